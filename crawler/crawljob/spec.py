@@ -1,0 +1,295 @@
+"""The CrawlJob's spec: every field once, with its bounds, its default and what it means.
+
+The CRD's schema, the reference table, the command line's flags and the file in the Pod are derived from these models
+(``crawljob.crd``, ``crawljob.manifest``). A field is here only when something obeys it. ``cel`` in a field's extra
+schema says to the API server what the validators say to everybody else; both are tested with the same rows.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+import ada_url
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic.alias_generators import to_camel
+
+from crawljob import __version__
+from crawljob.units import DurationWithin, Quantity, ResourceQuantity, quantity, seconds
+
+SEEDS_MAX_BYTES = 200 * 1024  # a client-side `kubectl apply` keeps the object in an annotation of at most 256 KiB
+
+DEFAULT_USER_AGENT = f"durable-crawler/{__version__} (+https://durable-crawler.io/about)"
+DEFAULT_STORAGE_SIZE = "1Gi"
+
+
+def cel(rule: str, message: str, expression: str | None = None) -> dict[str, Any]:
+    """A CEL rule for the API server, as extra schema of a field or a model."""
+    entry = {"rule": rule, "message": message}
+    if expression is not None:
+        entry["messageExpression"] = expression
+    return {"x-kubernetes-validations": [entry]}
+
+
+def _web_address(seed: str) -> str:
+    try:
+        url = ada_url.URL(seed)
+    except ValueError:
+        raise ValueError("must be an absolute http or https URL") from None
+    if url.protocol not in ("http:", "https:") or not url.hostname:
+        raise ValueError("must be an absolute http or https URL")
+    if url.username or url.password:
+        raise ValueError("must not contain credentials")
+    return seed
+
+
+# Go's parser drops credentials from getHost(), so that a seed which has some does not start with scheme and host.
+_SEED_RULE = (
+    "isURL(self) && url(self).getScheme() in ['http', 'https'] && url(self).getHostname() != '' && "
+    "self.lowerAscii().startsWith(url(self).getScheme() + '://' + url(self).getHost().lowerAscii())"
+)
+_SEED_MESSAGE = "must be an absolute http or https URL without credentials"
+
+Seed = Annotated[
+    str,
+    Field(min_length=8, max_length=1024, json_schema_extra=cel(_SEED_RULE, _SEED_MESSAGE)),
+    AfterValidator(_web_address),
+]
+
+
+class Model(BaseModel):
+    """What all parts share: camelCase outside, unknown fields refused, nothing changes after construction."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        validate_by_alias=True,
+        validate_by_name=True,
+    )
+
+
+class Scope(Model):
+    """Which pages belong to the crawl, besides the seeds' authorities."""
+
+    max_depth: int = Field(16, ge=0, le=1000, description="Links followed from a seed; a seed has depth 0.")
+    max_pages: int = Field(
+        10_000,
+        ge=1,
+        le=100_000_000,
+        description="Pages that are requested at most, exact across restarts; a page counts once, at its first claim.",
+    )
+    max_links_per_page: int = Field(
+        5000,
+        ge=0,
+        le=100_000,
+        description="Distinct links taken from one page; what is above is dropped and counted.",
+    )
+
+
+class Fetch(Model):
+    """How pages are requested."""
+
+    workers: int = Field(16, ge=1, le=1024, description="Pages being worked on at once, over all hosts.")
+    per_host: int = Field(2, ge=1, le=256, description="Pages being worked on at once of one authority.")
+    retries: int = Field(
+        3,
+        ge=0,
+        le=20,
+        description="Retries after a first attempt that failed in a way that may pass: "
+        "408, 425, 429, 500, 502, 503, 504, connection errors and timeouts.",
+    )
+    connect_timeout: Annotated[str, DurationWithin("10ms", "5m")] = Field(
+        "3s", description="DNS and TCP, one connection attempt."
+    )
+    tls_timeout: Annotated[str, DurationWithin("10ms", "5m")] = Field("5s", description="The TLS handshake.")
+    header_timeout: Annotated[str, DurationWithin("10ms", "10m")] = Field(
+        "8s", description="From the request to the response's header."
+    )
+    total_timeout: Annotated[str, DurationWithin("10ms", "1h")] = Field(
+        "15s", description="One attempt, from its start to the last byte of the body."
+    )
+    max_body_bytes: int = Field(
+        4 * 1024 * 1024,
+        ge=1024,
+        le=256 * 1024 * 1024,
+        description="Bytes of a decoded body; a page that is larger is recorded as too large and not parsed.",
+    )
+    user_agent: str = Field(
+        DEFAULT_USER_AGENT,
+        min_length=1,
+        max_length=256,
+        pattern=r"^[A-Za-z_-]+(/[!-~]+)?( [ -~]*)?$",
+        description="The User-Agent header. It begins with a product token (letters, _ and -), and should say "
+        "where the owner of a site finds out more.",
+    )
+
+
+class Listen(Model):
+    """Where /healthz, /readyz, /metrics and /progress are served."""
+
+    address: str = Field(
+        "127.0.0.1",
+        max_length=64,
+        pattern=r"^[0-9A-Fa-f:.]+$",
+        description="IP address to listen on; in a Pod the operator makes it 0.0.0.0 unless it is given.",
+    )
+    port: int = Field(9090, ge=1, le=65535, description="TCP port.")
+
+
+class Storage(Model):
+    """The volume of the frontier. It cannot be changed once the CrawlJob exists."""
+
+    model_config = ConfigDict(
+        json_schema_extra=cel("self == oldSelf", "cannot be changed; make a new CrawlJob for another volume")
+    )
+
+    size: Quantity = Field(DEFAULT_STORAGE_SIZE, description="Size of the volume.")
+    storage_class_name: str | None = Field(
+        None,
+        min_length=1,
+        max_length=253,
+        description="StorageClass of the volume; the cluster's default without it.",
+    )
+    access_modes: tuple[Literal["ReadWriteOncePod", "ReadWriteOnce"], ...] = Field(
+        ("ReadWriteOncePod",),
+        min_length=1,
+        max_length=1,
+        description="ReadWriteOnce only where the storage driver cannot do ReadWriteOncePod.",
+    )
+
+
+class Backoff(Model):
+    """The wait before a restart: initialSeconds × multiplier^n, at most maxSeconds, ±10 %."""
+
+    model_config = ConfigDict(
+        json_schema_extra=cel("self.maxSeconds >= self.initialSeconds", "maxSeconds must be at least initialSeconds")
+    )
+
+    initial_seconds: int = Field(10, ge=1, le=3600, description="Wait before the first restart.")
+    max_seconds: int = Field(300, ge=1, le=86_400, description="Longest wait.")
+    multiplier: int = Field(2, ge=1, le=10, description="Growth from one wait to the next.")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.max_seconds < self.initial_seconds:
+            raise ValueError("maxSeconds must be at least initialSeconds")
+        return self
+
+
+class RestartPolicy(Model):
+    """What happens when the crawler's Pod ends before the crawl does."""
+
+    backoff_limit: int = Field(
+        6, ge=0, le=1000, description="Failures in a row after which the job is Failed; a healthy run starts anew."
+    )
+    backoff: Backoff = Field(default_factory=Backoff, description="The wait before a restart.")
+    reset_after_seconds: int = Field(
+        600, ge=1, le=86_400, description="A Pod that ran for this long was healthy: failures are counted from 0 again."
+    )
+
+
+class Telemetry(Model):
+    """Where traces and metrics are sent."""
+
+    endpoint: str | None = Field(
+        None,
+        min_length=8,
+        max_length=1024,
+        json_schema_extra=cel(
+            "isURL(self) && url(self).getScheme() in ['http', 'https'] && url(self).getHostname() != ''",
+            "must be an http or https URL such as http://otel-collector:4317",
+        ),
+        description="OTLP endpoint, an http or https URL such as http://otel-collector:4317; "
+        "nothing is sent without it, /metrics is always there.",
+    )
+    protocol: Literal["grpc", "http/protobuf"] = Field("grpc", description="OTLP's transport.")
+    traces_sample_ratio: float = Field(
+        0.01,
+        ge=0,
+        le=1,
+        strict=False,
+        description="Share of URLs that are traced, chosen by a hash of the URL; failed ones always are.",
+    )
+
+    @model_validator(mode="after")
+    def _endpoint_is_a_url(self) -> Self:
+        if self.endpoint is not None:
+            _web_address(self.endpoint)
+        return self
+
+
+class Resources(Model):
+    """Requests and limits of the crawler's container."""
+
+    requests: dict[Literal["cpu", "memory", "ephemeral-storage"], ResourceQuantity] = Field(
+        default_factory=dict, description="What the scheduler keeps free."
+    )
+    limits: dict[Literal["cpu", "memory", "ephemeral-storage"], ResourceQuantity] = Field(
+        default_factory=dict, description="What the kubelet enforces."
+    )
+
+
+class PodTemplate(Model):
+    """What may be said about the crawler's Pod; everything else is fixed and fits the restricted profile."""
+
+    resources: Resources = Field(default_factory=Resources, description="Requests and limits of the container.")
+
+
+class CrawlJobSpec(Model):
+    """A bounded, polite crawl of the sites that its seeds name."""
+
+    model_config = ConfigDict(
+        # `self == oldSelf` on an optional field is not asked when the field comes or goes.
+        json_schema_extra=cel(
+            "has(self.storage) == has(oldSelf.storage)",
+            "storage cannot be changed; make a new CrawlJob for another volume",
+        )
+    )
+
+    seeds: tuple[Seed, ...] = Field(
+        min_length=1,
+        max_length=1000,
+        description="Absolute http or https URLs. Each approves its one exact authority (host and non-default port; "
+        "http and https of one host are one authority).",
+    )
+    scope: Scope = Field(default_factory=Scope, description="Which pages belong to the crawl.")
+    fetch: Fetch = Field(default_factory=Fetch, description="How pages are requested.")
+    listen: Listen = Field(default_factory=Listen, description="Where health, metrics and progress are served.")
+    image: str | None = Field(
+        None, min_length=1, max_length=512, description="The crawler's image; the operator's own without it."
+    )
+    storage: Storage = Field(default_factory=Storage, description="The volume of the frontier.")
+    restart_policy: RestartPolicy = Field(
+        default_factory=RestartPolicy, description="What happens when the Pod ends before the crawl does."
+    )
+    suspend: bool = Field(False, description="Stops the crawl gracefully and keeps its volume; false resumes it.")
+    telemetry: Telemetry = Field(default_factory=Telemetry, description="Where traces and metrics are sent.")
+    pod_template: PodTemplate = Field(
+        default_factory=PodTemplate, description="What may be said about the crawler's Pod."
+    )
+
+    @model_validator(mode="after")
+    def _seeds_fit(self) -> Self:
+        size = sum(len(seed.encode()) for seed in self.seeds)
+        if size > SEEDS_MAX_BYTES:
+            raise ValueError(f"seeds have {size} bytes together; at most {SEEDS_MAX_BYTES} are allowed")
+        return self
+
+
+__all__ = [
+    "DEFAULT_STORAGE_SIZE",
+    "DEFAULT_USER_AGENT",
+    "Backoff",
+    "CrawlJobSpec",
+    "Fetch",
+    "Listen",
+    "PodTemplate",
+    "Resources",
+    "RestartPolicy",
+    "Scope",
+    "Storage",
+    "Telemetry",
+    "quantity",
+    "seconds",
+]

@@ -1,0 +1,119 @@
+"""What can come of a page, as values: the vocabulary that fetch, settle, frontier, telemetry and report share.
+
+Expected outcomes are never exceptions. The names of ``Outcome`` are stored in the frontier and exported as metric
+attributes: they may be added to, never renamed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Outcome(StrEnum):
+    """How the work on a page ended."""
+
+    OK = "ok"
+    """A 2xx response with HTML that was parsed."""
+    NOT_HTML = "not_html"
+    """A 2xx response of another type; its body was not read."""
+    HTTP_ERROR = "http_error"
+    """A final response outside 2xx and 3xx."""
+    TOO_LARGE = "too_large"
+    """The decoded body exceeded ``fetch.maxBodyBytes``; nothing of it was kept."""
+    TRUNCATED = "truncated"
+    """The connection ended before the body did."""
+    REDIRECT_OUT_OF_SCOPE = "redirect_out_of_scope"
+    """A redirect to another authority: recorded, never contacted."""
+    REDIRECT_INVALID = "redirect_invalid"
+    """A redirect without a usable Location, a loop, or more than 10 hops."""
+    DNS_ERROR = "dns_error"
+    CONNECT_ERROR = "connect_error"
+    CONNECT_TIMEOUT = "connect_timeout"
+    TLS_ERROR = "tls_error"
+    TLS_TIMEOUT = "tls_timeout"
+    HEADER_TIMEOUT = "header_timeout"
+    TOTAL_TIMEOUT = "total_timeout"
+    PROTOCOL_ERROR = "protocol_error"
+    """Bytes that are not HTTP, or a body that its Content-Encoding does not describe."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether the page gave nothing usable (what ``failed`` counts in status and metrics)."""
+        return self not in (Outcome.OK, Outcome.NOT_HTML, Outcome.REDIRECT_OUT_OF_SCOPE)
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """One redirect that was answered: the URL asked for, the status, where it pointed (canonical, or as sent)."""
+
+    url: str
+    status: int
+    location: str
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One HTTP request on the wire, for spans: times in nanoseconds since the epoch."""
+
+    url: str
+    started_ns: int
+    ended_ns: int
+    status: int | None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What one attempt at a URL led to. Exactly this is handed to ``settle``; nothing here raises."""
+
+    url: str
+    """The URL that was claimed."""
+    final_url: str
+    """The URL that the last response came from: the base for its links."""
+    outcome: Outcome
+    status: int | None = None
+    """Status of the last response; ``None`` where none was received."""
+    content_type: str = ""
+    """Content-Type of the last response as sent, at most 256 characters."""
+    body: bytes | None = None
+    """The decoded body; only with ``Outcome.OK``."""
+    body_bytes: int = 0
+    """Decoded bytes that were received, whatever the outcome."""
+    hops: tuple[Hop, ...] = ()
+    exchanges: tuple[Exchange, ...] = field(default=(), repr=False)
+    retryable: bool = False
+    """Whether another attempt may succeed (RFC 9110 statuses of L7, connection errors and time-outs)."""
+    retry_after: float | None = None
+    """Seconds that the server asked for, already read from either form of Retry-After; not capped."""
+    host_incident: bool = False
+    """Whether the cause lies with the host rather than the page: its gate closes for one backoff (L7)."""
+    error: str = ""
+    """A short cause for people and logs, at most 200 characters, without line breaks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A stretch of time in the life of a page (``fetch``, ``parse``, ``commit``); nanoseconds since the epoch."""
+
+    name: str
+    started_ns: int
+    ended_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class PageRecord:
+    """What telemetry is told when a page has settled; one per claim."""
+
+    url: str
+    authority: str
+    depth: int
+    attempt: int
+    """Number of this attempt at the page, from 1."""
+    settled: str
+    """``done``, ``deferred``, ``quarantined``, ``released`` or ``lost`` (a lease that was not ours any more)."""
+    fetched: Fetched | None
+    """``None`` where the claim ended without an attempt being settled."""
+    stages: tuple[Stage, ...]
+    links: int = 0
+    """Links found on the page, after canonicalisation and the cap."""
