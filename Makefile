@@ -1,0 +1,83 @@
+# What a contributor types. `make` alone explains it; everything a target needs is installed by the target itself.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+
+# Empty means every tier; SITE is the size of the sites that the crash tier crawls.
+TIERS ?=
+SITE  ?= small
+IMAGE ?= durable-crawler:dev
+
+# A stamp carries the hash of what it stands for: a warm run does nothing, and a changed lock is noticed
+# whatever the files' times say.
+hash = $(shell cat pyproject.toml requirements/build.lock $(1) 2>/dev/null | sha256sum | cut -c1-16)
+RUNTIME_READY := $(VENV)/.runtime-$(call hash,requirements/runtime.lock)
+DEV_READY     := $(VENV)/.dev-$(call hash,requirements/dev.lock)
+
+COMPILE := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
+
+.PHONY: help
+help: ## Show this help
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: venv
+venv: $(DEV_READY) ## Make .venv with everything that development needs, from the hashed lock files
+
+.PHONY: demo
+demo: $(if $(wildcard $(DEV_READY)),,$(RUNTIME_READY)) ## Crawl a small site with faults in it, kill the crawl half-way, resume it, show the report
+	@$(BIN)/durable-crawler demo
+
+.PHONY: test
+test: $(DEV_READY) ## Run every test tier that this machine can run (TIERS=unit,crash  SITE=small|large)
+	@SITE=$(SITE) $(BIN)/python -m tests.support.tiers $(if $(TIERS),--tiers $(TIERS))
+
+.PHONY: lint
+lint: $(DEV_READY) ## Check style and types: ruff, ruff format, mypy
+	@$(BIN)/python -m tests.support.tiers --tiers lint
+
+.PHONY: generate
+generate: $(DEV_READY) ## Write every generated file: the chart's CRD and rules, manifests/, docs/reference/
+	@$(BIN)/python -m tools.generate
+
+.PHONY: verify
+verify: $(DEV_READY) ## Say which generated file differs from what `make generate` would write
+	@$(BIN)/python -m tools.generate --check
+
+.PHONY: lock
+lock: ## Choose the newest versions that pyproject.toml allows, and write requirements/
+	@test -x $(BIN)/uv || { $(PYTHON) -m venv $(VENV) && $(BIN)/pip install --quiet uv; }
+	$(COMPILE) pyproject.toml -o requirements/runtime.lock
+	$(COMPILE) pyproject.toml --group dev -o requirements/dev.lock --constraint requirements/runtime.lock
+	$(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' \
+	  | $(COMPILE) - -o requirements/build.lock --constraint requirements/dev.lock
+
+.PHONY: image
+image: ## Build the container image (IMAGE=name:tag) with Docker
+	docker build --tag $(IMAGE) .
+
+.PHONY: clean
+clean: ## Remove the virtual environment, caches and build results
+	rm -rf $(VENV) dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find crawler operator tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The project itself comes last: without dependencies, so that nothing enters that a lock file does not name, and
+# without build isolation, so that the build's own programs are the locked ones too.
+define install
+	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
+	@echo "installing $(1) into $(VENV)"
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r $(1) -r requirements/build.lock
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@rm -f $(VENV)/.runtime-* $(VENV)/.dev-*
+	@touch $@
+endef
+
+$(RUNTIME_READY):
+	$(call install,requirements/runtime.lock)
+
+$(DEV_READY):
+	$(call install,requirements/dev.lock)
