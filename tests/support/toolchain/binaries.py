@@ -29,9 +29,12 @@ class GoTool:
     package: str
     module: str
     ldflags: str = ""
+    own_version: str = ""
 
     def version(self) -> str:
-        """The version that go.mod pins."""
+        """The version that go.mod pins, or our own program's."""
+        if self.own_version:
+            return self.own_version
         text = (MODULES / self.folder / "go.mod").read_text()
         found = re.search(rf"^\s*(?:require )?{re.escape(self.module)} (v\S+)", text, re.MULTILINE)
         if found is None:
@@ -73,9 +76,8 @@ TOOLS: dict[str, GoTool] = {
         "-X sigs.k8s.io/cri-tools/pkg/version.Version={version}",
     ),
     "coredns": GoTool("coredns", "github.com/coredns/coredns", "github.com/coredns/coredns"),
-    "otelcol": GoTool(
-        "collector", "durable-crawler.io/tests/collector", "go.opentelemetry.io/collector/otelcol"
-    ),
+    "otelcol": GoTool("collector", "durable-crawler.io/tests/collector", "go.opentelemetry.io/collector/otelcol"),
+    "pause": GoTool("pause", "durable-crawler.io/tests/pause", "durable-crawler.io/tests/pause", own_version="v1.0.0"),
     "helm": GoTool(
         "helm",
         "helm.sh/helm/v4/cmd/helm",
@@ -132,6 +134,7 @@ def _go(arguments: list[str], tool: GoTool) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(
             [program, *arguments],
+            check=False,
             cwd=MODULES / tool.folder,
             env=environment,
             stdin=subprocess.DEVNULL,

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
-class Unavailable(Exception):
+class Unavailable(Exception):  # noqa: N818 - a statement about the machine, not an error of the program
     """This machine cannot do what is asked; the message is one sentence that a person can act on."""
 
 

@@ -1,0 +1,76 @@
+"""The box, seen from outside: namespaces around engine, cluster and tests, and the certainty that they all end.
+
+Everything runs below one `unshare`; when its first process ends, the kernel ends the rest, and mounts, bridges and
+firewall rules go with their namespaces. What is left to do here is the lock, the control groups and the folders.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.support.cluster import engine, images, nodeimage
+from tests.support.toolchain import binaries, cache
+
+NAMESPACES = ("--net", "--mount", "--pid", "--ipc", "--uts", "--fork", "--kill-child", "--mount-proc")
+COMMAND_LIMIT_SECONDS = int(os.environ.get("CLUSTER_LIMIT_SECONDS", "7200"))
+SETUP_LIMIT_SECONDS = 900
+
+
+def why_not() -> str:
+    """Why this machine cannot make a box; empty when it can."""
+    if sys.platform != "linux":
+        return "There is no Docker engine, and the cluster's own engine needs Linux."
+    if os.geteuid() != 0:
+        return "There is no Docker engine that answers, and the cluster's own engine needs root."
+    try:
+        probe = subprocess.run(
+            ["unshare", *NAMESPACES, "true"], check=False, capture_output=True, text=True, timeout=20
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"There is no Docker engine, and namespaces cannot be made here ({error})."
+    if probe.returncode:
+        return f"There is no Docker engine, and namespaces cannot be made here ({probe.stderr.strip()[-200:]})."
+    return ""
+
+
+def prepare() -> None:
+    """Fetch and build everything that the box needs, as it has no network."""
+    engine.prepare()
+    nodeimage.image()
+    images.base()
+    binaries.ensure("helm", "otelcol")
+
+
+def execute(command: list[str], run_folder: Path, logs: Path) -> int:
+    """Run `command` in the box beside a fresh cluster and return its exit code."""
+    with cache.lock("box"):
+        _remove_cgroups()  # of a box whose harness was killed
+        inner = [sys.executable, "-m", "tests.support.cluster.inside", str(run_folder), str(logs), *command]
+        # setpriv: if this process is killed, unshare is too, and with it the box.
+        box = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", "unshare", *NAMESPACES, *inner])
+        try:
+            return box.wait(SETUP_LIMIT_SECONDS + COMMAND_LIMIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            cache.say(f"the command took more than {COMMAND_LIMIT_SECONDS} s (CLUSTER_LIMIT_SECONDS); the box is ended")
+            return 124
+        finally:
+            box.kill()  # unshare ignores everything less
+            box.wait()
+            _remove_cgroups()
+
+
+def _remove_cgroups() -> None:
+    for top in Path("/sys/fs/cgroup").glob(f"*/{engine.CGROUP}"):
+        for folder in sorted((path for path in top.rglob("*") if path.is_dir()), reverse=True):
+            _rmdir(folder)
+        _rmdir(top)
+
+
+def _rmdir(folder: Path) -> None:
+    try:
+        folder.rmdir()
+    except OSError as error:  # still in use by a process that is about to end; the next run removes it
+        cache.say(f"the control group {folder.name} is left behind ({error.strerror})")

@@ -1,0 +1,3 @@
+module durable-crawler.io/tests/pause
+
+go 1.26

@@ -1,0 +1,48 @@
+"""The outside world of the box: a network namespace with one public-looking and one private address, for test sites.
+
+Documentation addresses exist in here only; nothing of this touches the machine's own network.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support.cluster.process import run
+
+NETNS = "ext"
+PUBLIC = "203.0.113.1"
+PRIVATE = "192.168.77.1"
+
+
+def up(run_folder: Path) -> None:
+    """Make the namespace and the only way out of the box.
+
+    Must come before the engine: adding a network namespace later remounts /run/netns, and Pods then never end.
+    """
+    in_ext = ("ip", "netns", "exec", NETNS, "ip")
+    run("ip", "link", "set", "lo", "up")
+    run("ip", "netns", "add", NETNS)
+    run("ip", "link", "add", "uplink", "type", "veth", "peer", "name", "world", "netns", NETNS)
+    run("ip", "address", "add", "203.0.113.254/24", "dev", "uplink")
+    run("ip", "address", "add", "192.168.77.254/24", "dev", "uplink")
+    run("ip", "link", "set", "uplink", "up")
+    run(*in_ext, "link", "set", "lo", "up")
+    run(*in_ext, "address", "add", f"{PUBLIC}/24", "dev", "world")
+    run(*in_ext, "address", "add", f"{PRIVATE}/24", "dev", "world")
+    run(*in_ext, "link", "set", "world", "up")
+    run(*in_ext, "route", "add", "default", "via", "203.0.113.254")
+    # kube-apiserver refuses to start without a default route.
+    run("ip", "route", "add", "default", "via", PUBLIC)
+    _resolver(run_folder)
+
+
+def _resolver(run_folder: Path) -> None:
+    """Point DNS to the outside world; queries to the machine's own servers would only time out."""
+    resolv = run_folder / "resolv.conf"
+    resolv.write_text(f"nameserver {PUBLIC}\noptions timeout:1 attempts:1\n")
+    target = Path("/etc/resolv.conf")
+    if not target.exists():  # a link into /run, which is empty in the box
+        place = Path("/etc") / target.readlink() if target.is_symlink() else target
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.touch()
+    run("mount", "--bind", resolv, target.resolve())
