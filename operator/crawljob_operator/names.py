@@ -1,0 +1,59 @@
+"""Every name that others rely on: labels, the Pod's fixed parts, environment variables, the operator's own options.
+
+The chart, the tests and the documentation take them from here.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from crawljob import API_GROUP
+
+FIELD_MANAGER: Final = "durable-crawler-operator"
+"""Who wrote a field, in ``metadata.managedFields``; also the component of Events."""
+
+LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+MANAGED_BY: Final = "durable-crawler"
+LABEL_NAME: Final = "app.kubernetes.io/name"
+APP_NAME: Final = "durable-crawler"
+LABEL_COMPONENT: Final = "app.kubernetes.io/component"
+COMPONENT: Final = "crawler"
+LABEL_CRAWLJOB: Final = f"{API_GROUP}/crawljob"
+"""The CrawlJob's name, shortened with a hash where it has more than the 63 characters of a label."""
+LABEL_UID: Final = f"{API_GROUP}/crawljob-uid"
+LABEL_ATTEMPT: Final = f"{API_GROUP}/attempt"
+LABEL_SPEC_HASH: Final = f"{API_GROUP}/spec-hash"
+
+SELECTOR: Final = f"{LABEL_MANAGED_BY}={MANAGED_BY}"
+"""What the API server sends us of Pods and volumes."""
+
+CONTAINER: Final = "crawler"
+"""The container whose end is the Pod's end; injected sidecars have other names."""
+PORT_NAME: Final = "http"
+CONFIG_FILE: Final = "crawljob.yaml"
+CONFIG_DIR: Final = "/etc/crawljob"
+DATA_DIR: Final = "/data"
+FRONTIER: Final = f"{DATA_DIR}/frontier.db"
+USER_ID: Final = 65532
+
+ENV_TRACEPARENT: Final = "TRACEPARENT"
+ENV_RESOURCE_ATTRIBUTES: Final = "OTEL_RESOURCE_ATTRIBUTES"
+
+ENV_CRAWLER_IMAGE: Final = "CRAWLER_IMAGE"
+ENV_NAMESPACES: Final = "WATCH_NAMESPACES"
+"""Comma-separated; empty or unset: the whole cluster."""
+ENV_LISTEN: Final = "LISTEN_ADDRESS"
+ENV_RESYNC: Final = "RESYNC_SECONDS"
+ENV_PROGRESS_INTERVAL: Final = "PROGRESS_INTERVAL_SECONDS"
+ENV_LOG_LEVEL: Final = "LOG_LEVEL"
+
+FLAG_CRAWLER_IMAGE: Final = "--crawler-image"
+FLAG_NAMESPACE: Final = "--namespace"
+FLAG_LISTEN: Final = "--listen"
+FLAG_RESYNC: Final = "--resync"
+FLAG_PROGRESS_INTERVAL: Final = "--progress-interval"
+FLAG_LOG_LEVEL: Final = "--log-level"
+
+DEFAULT_LISTEN: Final = "0.0.0.0:8080"
+DEFAULT_RESYNC_SECONDS: Final = 300.0
+DEFAULT_PROGRESS_SECONDS: Final = 30.0
