@@ -1,0 +1,1 @@
+"""What development needs and the product does not contain."""
