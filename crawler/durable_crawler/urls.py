@@ -80,6 +80,19 @@ def _scalar_values(text: str) -> str:
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
+def document_base(reference: str, document: str) -> str:
+    """The base URL of a document that has ``<base href=reference>`` (WHATWG HTML section 4.2.3).
+
+    One that is no URL, or of the schemes data and javascript, is ignored. The href of one that is no canonical URL is
+    returned all the same: what is relative to it is refused when it is resolved.
+    """
+    try:
+        href = ada_url.join_url(document, reference[:_MAX_RAW_LENGTH])
+    except ValueError:
+        return document
+    return document if href.startswith(("data:", "javascript:")) else href
+
+
 class Resolver:
     """``canonical`` for the many references of one document: most of them need no parser at all.
 
