@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.support.cluster import box, cluster, docker, images, nodeimage
+from tests.support.cluster import box, cluster, docker, images, nodeimage, site
 from tests.support.toolchain import binaries, cache
 from tests.support.toolchain.cache import Unavailable
 
@@ -68,6 +68,8 @@ def _prepare(mode: str) -> None:
         box.prepare()
     if mode == "docker":
         binaries.ensure("otelcol")
+    if mode != "existing":
+        site.prefetch()
     if mode != "existing" and images.crawler() == images.CRAWLER:
         images.wheels(images.BOX_PYTHON if mode == "box" else images.DOCKER_PYTHON)
 

@@ -26,7 +26,7 @@ def main(arguments: list[str]) -> int:
         os.environ.pop("DOCKER_CONTEXT", None)
         os.environ["DOCKER_CONFIG"] = str(plan.run_folder / "docker")
         _mounts()
-        outside.up(plan.run_folder)
+        outside.up(plan.run_folder, plan.logs)
         engine.up(plan.logs)
         cluster.up(plan)
     except Unavailable as error:

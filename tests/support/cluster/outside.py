@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.support.cluster.process import run
+from tests.support.cluster.process import run, start
+from tests.support.toolchain import binaries
 
 NETNS = "ext"
 PUBLIC = "203.0.113.1"
 PRIVATE = "192.168.77.1"
 
 
-def up(run_folder: Path) -> None:
+def up(run_folder: Path, logs: Path) -> None:
     """Make the namespace and the only way out of the box.
 
     Must come before the engine: adding a network namespace later remounts /run/netns, and Pods then never end.
@@ -34,6 +35,20 @@ def up(run_folder: Path) -> None:
     # kube-apiserver refuses to start without a default route.
     run("ip", "route", "add", "default", "via", PUBLIC)
     _resolver(run_folder)
+    _names(run_folder, logs)
+
+
+def _names(run_folder: Path, logs: Path) -> None:
+    """Answer DNS for *.site.test and *.private.test; every other name does not exist."""
+    corefile = run_folder / "Corefile"
+    zones = {"site.test": PUBLIC, "private.test": PRIVATE}
+    answers = "".join(
+        f'  template IN A {zone} {{\n    answer "{{{{ .Name }}}} 60 IN A {address}"\n  }}\n'
+        f"  template IN AAAA {zone} {{\n    rcode NOERROR\n  }}\n"
+        for zone, address in zones.items()
+    )
+    corefile.write_text(f".:53 {{\n  bind {PUBLIC}\n{answers}  template ANY ANY . {{\n    rcode NXDOMAIN\n  }}\n}}\n")
+    start(logs / "dns.log", "ip", "netns", "exec", NETNS, binaries.ensure("coredns")["coredns"], "-conf", corefile)
 
 
 def _resolver(run_folder: Path) -> None:

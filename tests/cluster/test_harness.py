@@ -1,0 +1,153 @@
+"""The cluster harness itself: what every other cluster test takes for granted."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.cluster import collector, testbed
+from tests.support.cluster.site import Site, documentation
+
+PYTHON = "/opt/durable-crawler/bin/python"
+TRACE = "5b8efff798038103d269b633813fc60c"
+
+
+def pod(name: str, script: str, *, claim: str | None = None) -> dict[str, Any]:
+    """A restricted Pod of the project's image that runs a Python script."""
+    container: dict[str, Any] = {
+        "name": "crawler",
+        "image": os.environ["CRAWLER_IMAGE"],
+        "imagePullPolicy": "IfNotPresent",
+        "command": [PYTHON, "-c", script],
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "runAsNonRoot": True,
+            "capabilities": {"drop": ["ALL"]},
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+    }
+    spec: dict[str, Any] = {"restartPolicy": "Never", "automountServiceAccountToken": False, "containers": [container]}
+    if claim:
+        container["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
+        spec["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+
+
+def claim(name: str) -> dict[str, Any]:
+    """A ReadWriteOncePod claim of the default class."""
+    spec = {"accessModes": ["ReadWriteOncePod"], "resources": {"requests": {"storage": "1Gi"}}}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": spec}
+
+
+def outcome(name: str, script: str, namespace: str) -> str:
+    """Run a script in a Pod and return its logs; it must exit 0."""
+    testbed.apply(pod(name, script), "-n", namespace)
+    ended = testbed.pod_finished(name, namespace)
+    logs = testbed.kubectl("logs", name, "-n", namespace)
+    assert ended["exitCode"] == 0, logs
+    return logs
+
+
+def test_the_node_is_ready() -> None:
+    """One node, Ready, and DNS of the cluster runs."""
+    testbed.kubectl("wait", "--for=condition=Ready", "node", "--all", "--timeout=30s")
+    testbed.kubectl("rollout", "status", "deployment/coredns", "-n", "kube-system", "--timeout=60s", timeout=70)
+
+
+def test_a_pod_with_a_volume_ends_with_code_message_logs_and_files(namespace: str) -> None:
+    """What the operator reads after a crawl is there, and the test can open the database that the Pod wrote."""
+    script = (
+        "import pathlib, sqlite3, sys\n"
+        "database = sqlite3.connect('/data/frontier.db')\n"
+        "database.execute('PRAGMA journal_mode=WAL')\n"
+        "database.execute('CREATE TABLE pages AS SELECT 7 AS done')\n"
+        "database.commit()\n"
+        "pathlib.Path('/dev/termination-log').write_text('seven pages')\n"
+        "print('a line of the log')\n"
+        "sys.exit(3)\n"
+    )
+    testbed.apply(claim("frontier"), "-n", namespace)
+    testbed.apply(pod("crawl", script, claim="frontier"), "-n", namespace)
+    ended = testbed.pod_finished("crawl", namespace)
+    assert (ended["exitCode"], ended["message"]) == (3, "seven pages")
+    assert "a line of the log" in testbed.kubectl("logs", "crawl", "-n", namespace)
+    folder = testbed.volume_path("frontier", namespace)
+    database = sqlite3.connect(folder / "frontier.db")
+    try:
+        assert database.execute("SELECT done FROM pages").fetchall() == [(7,)]
+    finally:
+        database.close()
+
+
+def test_a_pod_reaches_the_outside_site_and_is_seen_there(namespace: str) -> None:
+    """The site's log shows exactly what went over the wire."""
+    with Site(documentation("python3-doc"), port=8080) as site:
+        fetch = f"import urllib.request as r; print(r.urlopen({site.url('/library/os.html?a=%2F')!r}).status)"
+        assert outcome("fetch", fetch, namespace).strip() == "200"
+        (request,) = site.requests()
+    assert (request.method, request.path, request.status) == ("GET", "/library/os.html?a=%2F", 200)
+    assert request.agent.startswith("Python-urllib")
+    assert request.bytes > 10_000
+
+
+def test_a_site_stops_and_starts_again(tmp_path: Path) -> None:
+    """An outage of the site is something that a test can make."""
+    (tmp_path / "index.html").write_text("<p>here")
+    with Site(tmp_path, port=8081) as site:
+        site.stop()
+        site.start()
+        assert site.requests() == []
+
+
+@pytest.mark.skipif(testbed.mode() != "box", reason="names of the outside world exist in the box only")
+def test_names_of_the_outside_world_resolve(namespace: str) -> None:
+    """Through the cluster's own DNS: a site by name, a private one, and none."""
+    script = (
+        "import socket\n"
+        "for name in ('docs.site.test', 'intranet.private.test', 'nowhere.test'):\n"
+        "    try:\n"
+        "        print(socket.gethostbyname(name))\n"
+        "    except socket.gaierror:\n"
+        "        print('none')\n"
+    )
+    addresses = [os.environ["SITE_ADDRESS"], os.environ["SITE_PRIVATE_ADDRESS"], "none"]
+    assert outcome("resolve", script, namespace).split() == addresses
+
+
+def test_a_container_can_be_killed_from_outside(namespace: str) -> None:
+    """SIGKILL as the kernel would send it: no grace, no hook, exit code 137."""
+    testbed.apply(pod("victim", "import time; time.sleep(600)"), "-n", namespace)
+    testbed.kubectl("wait", "--for=condition=Ready", "pod/victim", "-n", namespace, "--timeout=60s", timeout=70)
+    testbed.kill_container("victim", namespace)
+    assert testbed.pod_finished("victim", namespace)["exitCode"] == 137
+
+
+def test_the_collector_keeps_what_it_is_sent(namespace: str) -> None:
+    """A span and a counter sent over OTLP can be read back, also after a restart of the Collector."""
+    span = {"traceId": TRACE, "spanId": "eee19b7ec3c1b174", "name": "crawl", "kind": 1}
+    span |= {"startTimeUnixNano": "1", "endTimeUnixNano": "2"}
+    spans = {"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}
+    counter = {"aggregationTemporality": 2, "isMonotonic": True, "dataPoints": [{"asInt": "7", "timeUnixNano": "2"}]}
+    metrics = {"resourceMetrics": [{"scopeMetrics": [{"metrics": [{"name": "crawler.completed", "sum": counter}]}]}]}
+    collector.deploy()
+    script = "import urllib.request as r\n" + "".join(
+        f"r.urlopen(r.Request({collector.HTTP + path!r}, {json.dumps(body).encode()!r}, "
+        "{'Content-Type': 'application/json'}))\n"
+        for path, body in (("/v1/traces", spans), ("/v1/metrics", metrics))
+    )
+    outcome("send", script, namespace)
+    collector.flush()
+    assert [(found.name, found.start) for found in collector.read_spans() if found.trace_id == TRACE] == [("crawl", 1)]
+    assert 7 in {point.value for point in collector.read_metrics() if point.name == "crawler.completed"}
+    collector.reset()
+    assert collector.read_spans() == []
+
+
+def test_helm_talks_to_the_cluster() -> None:
+    """The real Helm, for the chart."""
+    assert json.loads(testbed.helm("list", "-A", "-o", "json")) == []
