@@ -1,0 +1,134 @@
+"""The book of a CrawlJob's Pods: each end is entered once, by the Pod's UID, before anything is done about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from crawljob.spec import RestartPolicy
+from crawljob.status import HISTORY_MAX, CrawlJobStatus, PodRef, ReportedProgress, Termination
+from crawljob.summary import Progress
+from crawljob_operator import backoff, times
+from crawljob_operator.classify import Ending, Outcome, classify, vanished
+from crawljob_operator.conditions import find
+from crawljob_operator.observed import Note, Pod
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """The counting part of the status; ``complete`` or ``failed`` is set when this end was the last."""
+
+    attempt: int
+    restarts: int
+    consecutive_failures: int
+    current_pod: PodRef | None
+    last: Termination | None
+    history: tuple[Termination, ...]
+    next_restart: datetime | None
+    start_time: str | None
+    progress: ReportedProgress | None
+    complete: Note | None = None
+    failed: Note | None = None
+    entered: tuple[Termination, ...] = ()
+    """Ends that this reconcile enters."""
+
+    @classmethod
+    def of(cls, status: CrawlJobStatus) -> Ledger:
+        """Open the book as the status has it."""
+        return cls(
+            attempt=status.attempt,
+            restarts=status.restarts,
+            consecutive_failures=status.consecutive_failures,
+            current_pod=status.current_pod,
+            last=status.last_termination,
+            history=status.history,
+            next_restart=times.parse(status.next_restart_time),
+            start_time=status.start_time,
+            progress=status.progress,
+        )
+
+    def knows(self, uid: str) -> bool:
+        """Whether the end of this Pod is entered."""
+        return any(end.pod_uid == uid for end in (*self.history, *((self.last,) if self.last else ())))
+
+
+def settle(status: CrawlJobStatus, pod: Pod | None, uid: str, policy: RestartPolicy, now: datetime) -> Ledger:
+    """Enter what has ended since the status was written. ``pod`` is our own or ``None``."""
+    ledger = Ledger.of(status)
+    requested = requested_stop(status)
+    recorded = status.current_pod
+    if recorded is not None and (pod is None or pod.uid != recorded.uid):
+        if not ledger.knows(recorded.uid):
+            ledger = _enter(ledger, vanished(recorded.uid, requested, now), uid, policy, now)
+        ledger = replace(ledger, current_pod=None)
+    if pod is None:
+        return ledger
+    ledger = replace(
+        ledger,
+        current_pod=PodRef(name=pod.name, uid=pod.uid),
+        attempt=pod.attempt or ledger.attempt,
+        start_time=ledger.start_time or times.text(pod.created_at or now),
+    )
+    if pod.ended:
+        if not ledger.knows(pod.uid):
+            ledger = _enter(ledger, classify(pod, requested, now), uid, policy, now)
+        return ledger
+    since = healthy_at(pod, policy)
+    if since is not None and since <= now:
+        ledger = replace(ledger, consecutive_failures=0)
+    return replace(ledger, next_restart=None)
+
+
+def requested_stop(status: CrawlJobStatus) -> str:
+    """Why we asked the current Pod to stop: it was written down before the deletion; empty when we did not ask."""
+    restarting, suspended = find(status.conditions, "Restarting"), find(status.conditions, "Suspended")
+    if restarting is not None and restarting.status == "True" and restarting.reason == "SpecChanged":
+        return "SpecChanged"
+    if suspended is not None and suspended.reason in ("Suspending", "Suspended"):
+        return "Suspended"
+    return ""
+
+
+def healthy_at(pod: Pod, policy: RestartPolicy) -> datetime | None:
+    """When a running Pod will have been up for long enough that its predecessors' failures are forgotten."""
+    if pod.running_since is None:
+        return None
+    return pod.running_since + timedelta(seconds=policy.reset_after_seconds)
+
+
+def with_progress(ledger: Ledger, progress: Progress | None, now: datetime) -> Ledger:
+    """Take over new counts; the time changes only with them."""
+    if progress is None:
+        return ledger
+    counts = Progress.model_validate(progress.model_dump())
+    if ledger.progress is not None and Progress.model_validate(ledger.progress.model_dump()) == counts:
+        return ledger
+    return replace(ledger, progress=ReportedProgress(**counts.model_dump(), updated_at=times.text(now)))
+
+
+def _enter(ledger: Ledger, ending: Ending, uid: str, policy: RestartPolicy, now: datetime) -> Ledger:
+    end = ending.termination
+    history = (end, *ledger.history)[:HISTORY_MAX]
+    ledger = replace(ledger, last=end, history=history, entered=(*ledger.entered, end), next_restart=None)
+    ledger = with_progress(ledger, ending.progress, now)
+    if ending.outcome is Outcome.FINISHED:
+        return replace(ledger, complete=Note(end.reason, end.message))
+    failures = 0 if backoff.healthy(end, policy) else ledger.consecutive_failures
+    failures += int(end.counted)
+    ledger = replace(ledger, restarts=ledger.restarts + 1, consecutive_failures=failures)
+    if ending.outcome is Outcome.FATAL:
+        return replace(ledger, failed=Note(end.reason, end.message))
+    if failures > policy.backoff_limit:
+        message = f"{failures} failures in a row, {policy.backoff_limit} are allowed; the last: {described(end)}"
+        return replace(ledger, failed=Note("BackoffLimitExceeded", message))
+    if end.reason in backoff.REQUESTED:
+        return ledger
+    row = max(backoff.streak(history, policy), failures, 1)
+    wait = backoff.delay(policy.backoff, row, uid, ledger.restarts)
+    return replace(ledger, next_restart=times.ceil(now + wait))
+
+
+def described(end: Termination) -> str:
+    """One end in words."""
+    code = "" if end.exit_code is None else f" (exit code {end.exit_code})"
+    return f"{end.reason}{code}" + (f": {end.message}" if end.message else "")

@@ -1,0 +1,235 @@
+"""What one reconcile has seen, as values: the CrawlJob, its Pod, its volume, its ConfigMaps.
+
+Views are read from raw API objects so that a missing status, a null list or an odd time is an ordinary case
+(``decide`` must be total), and so that tests can write the few fields that matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Self
+
+from crawljob.problems import Problem
+from crawljob.spec import CrawlJobSpec
+from crawljob.status import CrawlJobStatus
+from crawljob.summary import Progress
+from crawljob_operator import names, times
+
+Raw = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """The CrawlJob; ``spec`` is ``None`` where it cannot be used, and ``problems`` says why."""
+
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+    status: CrawlJobStatus
+    spec: CrawlJobSpec | None = None
+    problems: tuple[Problem, ...] = ()
+    deleting: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Terminated:
+    """The end of the crawler's container."""
+
+    exit_code: int | None
+    signal: int | None = None
+    reason: str = ""
+    message: str = ""
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A reason in CamelCase with somebody's own words: the scheduler's, the kubelet's, an admission plugin's."""
+
+    reason: str
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """What matters of a Pod; a foreign one too, which ``owner_uid`` tells."""
+
+    name: str
+    uid: str
+    owner_uid: str = ""
+    phase: str = "Pending"
+    deleting: bool = False
+    node: str = ""
+    ip: str = ""
+    spec_hash: str = ""
+    attempt: int = 0
+    config_name: str = ""
+    created_at: datetime | None = None
+    ready: bool = False
+    not_ready: Note | None = None
+    unscheduled: Note | None = None
+    disruption: Note | None = None
+    own: Note | None = None
+    waiting: Note | None = None
+    running_since: datetime | None = None
+    terminated: Terminated | None = None
+    memory_limit: str = ""
+
+    @property
+    def ended(self) -> bool:
+        """Whether the crawler will not run again in it; an injected sidecar may still."""
+        return self.terminated is not None or self.phase in ("Succeeded", "Failed")
+
+    @classmethod
+    def from_raw(cls, raw: Raw) -> Self:
+        """Read a Pod as the API server returns it."""
+        metadata, spec, status = _map(raw, "metadata"), _map(raw, "spec"), _map(raw, "status")
+        labels = _map(metadata, "labels")
+        conditions = {str(item.get("type")): item for item in _maps(status, "conditions")}
+        container = _named(_maps(status, "containerStatuses"), names.CONTAINER)
+        state = _map(container, "state")
+        running = _map(state, "running") if "running" in state else None
+        attempt = str(labels.get(names.LABEL_ATTEMPT, ""))
+        limits = _map(_map(_named(_maps(spec, "containers"), names.CONTAINER), "resources"), "limits")
+        return cls(
+            name=str(metadata.get("name", "")),
+            uid=str(metadata.get("uid", "")),
+            owner_uid=owner_uid(raw),
+            phase=str(status.get("phase") or "Pending"),
+            deleting=bool(metadata.get("deletionTimestamp")),
+            node=str(spec.get("nodeName") or ""),
+            ip=str(status.get("podIP") or ""),
+            spec_hash=str(labels.get(names.LABEL_SPEC_HASH, "")),
+            attempt=int(attempt) if attempt.isascii() and attempt.isdigit() else 0,
+            config_name=next(
+                (str(_map(v, "configMap").get("name", "")) for v in _maps(spec, "volumes") if v.get("configMap")), ""
+            ),
+            created_at=times.parse(metadata.get("creationTimestamp")),
+            ready=_map(conditions, "Ready").get("status") == "True",
+            not_ready=_condition(conditions, "Ready", "False"),
+            unscheduled=_condition(conditions, "PodScheduled", "False"),
+            disruption=_condition(conditions, "DisruptionTarget", "True"),
+            own=_note(status),
+            waiting=_note(_map(state, "waiting")),
+            running_since=None if running is None else times.parse(running.get("startedAt")),
+            terminated=_terminated(state),
+            memory_limit=str(limits.get("memory", "")),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """What matters of a PersistentVolumeClaim; ``note`` is the latest Event about it while it is pending."""
+
+    name: str
+    uid: str
+    owner_uid: str = ""
+    phase: str = "Pending"
+    deleting: bool = False
+    note: Note | None = None
+
+    @classmethod
+    def from_raw(cls, raw: Raw, note: Note | None = None) -> Self:
+        """Read a claim as the API server returns it."""
+        metadata = _map(raw, "metadata")
+        return cls(
+            name=str(metadata.get("name", "")),
+            uid=str(metadata.get("uid", "")),
+            owner_uid=owner_uid(raw),
+            phase=str(_map(raw, "status").get("phase") or "Pending"),
+            deleting=bool(metadata.get("deletionTimestamp")),
+            note=note,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """A ConfigMap of this CrawlJob, or a foreign one with the name that we need."""
+
+    name: str
+    uid: str
+    owner_uid: str = ""
+
+    @classmethod
+    def from_raw(cls, raw: Raw) -> Self:
+        """Read a ConfigMap as the API server returns it."""
+        metadata = _map(raw, "metadata")
+        return cls(str(metadata.get("name", "")), str(metadata.get("uid", "")), owner_uid(raw))
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The API server refused to create something; it is asked again at ``retry_at``."""
+
+    note: Note
+    retry_at: datetime
+    stalled: bool = False
+    """A person is needed: asking again will not help."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The live state around one CrawlJob. ``config_name`` is the ConfigMap that a new Pod would use."""
+
+    pod: Pod | None = None
+    volume: Volume | None = None
+    configs: tuple[Config, ...] = ()
+    config_name: str = ""
+    progress: Progress | None = None
+    refusal: Refusal | None = field(default=None)
+
+
+def owner_uid(raw: Raw) -> str:
+    """UID of the controlling owner, empty where there is none."""
+    for reference in _maps(_map(raw, "metadata"), "ownerReferences"):
+        if reference.get("controller"):
+            return str(reference.get("uid", ""))
+    return ""
+
+
+def _terminated(state: Raw) -> Terminated | None:
+    if not isinstance(state.get("terminated"), Mapping):
+        return None
+    end = _map(state, "terminated")
+    return Terminated(
+        exit_code=_number(end.get("exitCode")),
+        signal=_number(end.get("signal")) or None,
+        reason=str(end.get("reason") or ""),
+        message=str(end.get("message") or ""),
+        started_at=times.parse(end.get("startedAt")),
+        finished_at=times.parse(end.get("finishedAt")),
+    )
+
+
+def _number(value: object) -> int | None:
+    return value if isinstance(value, int) else None
+
+
+def _condition(conditions: Raw, kind: str, status: str) -> Note | None:
+    condition = _map(conditions, kind)
+    if condition.get("status") != status:
+        return None
+    return Note(str(condition.get("reason") or kind), str(condition.get("message") or ""))
+
+
+def _note(item: Raw) -> Note | None:
+    reason, message = str(item.get("reason") or ""), str(item.get("message") or "")
+    return Note(reason, message) if reason or message else None
+
+
+def _named(items: list[Raw], name: str) -> Raw:
+    return next((item for item in items if item.get("name") == name), {})
+
+
+def _map(raw: Raw, key: str) -> Raw:
+    value = raw.get(key)
+    return value if isinstance(value, Mapping) else {}
+
+
+def _maps(raw: Raw, key: str) -> list[Raw]:
+    value = raw.get(key)
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []

@@ -1,0 +1,42 @@
+"""Why a living Pod does not crawl yet, in the scheduler's and the kubelet's own words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from crawljob_operator.observed import Note, Pod
+
+# The kubelet never gets past these by itself; the CrawlJob must be edited.
+_NEEDS_A_PERSON = frozenset({"InvalidImageName"})
+
+# Kubernetes' words for "on its way", which would hide from a reader that nothing is wrong.
+_ON_ITS_WAY = frozenset({"ContainerCreating", "PodInitializing"})
+
+
+@dataclass(frozen=True, slots=True)
+class PodState:
+    """``ready`` or why not; ``stalled`` when only an edit helps."""
+
+    ready: bool
+    note: Note
+    stalled: bool = False
+
+
+def explain(pod: Pod) -> PodState:  # noqa: PLR0911 - rules in order, the first that fits answers
+    """Judge a Pod of ours that has not ended."""
+    if pod.own is not None and pod.own.reason == "NodeLost":
+        return PodState(False, pod.own)
+    if pod.phase == "Unknown":
+        return PodState(False, Note("NodeLost", f"The state of node {pod.node} is unknown."))
+    if pod.deleting:
+        return PodState(False, Note("PodTerminating", f"Pod {pod.name} is being stopped."))
+    if pod.unscheduled is not None:
+        return PodState(False, pod.unscheduled)
+    if pod.waiting is not None and pod.waiting.reason and pod.waiting.reason not in _ON_ITS_WAY:
+        return PodState(False, pod.waiting, stalled=pod.waiting.reason in _NEEDS_A_PERSON)
+    if pod.ready:
+        return PodState(True, Note("Running", f"Pod {pod.name} is crawling."))
+    if pod.phase == "Running" or pod.running_since is not None:
+        return PodState(False, Note("NotReady", f"Pod {pod.name} runs but is not ready yet."))
+    where = f" on node {pod.node}" if pod.node else ""
+    return PodState(False, Note("Starting", f"Pod {pod.name} is starting{where}."))

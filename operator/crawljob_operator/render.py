@@ -1,0 +1,192 @@
+"""The objects that a crawl needs, as the API server gets them: volume claim, ConfigMap, Pod.
+
+All are owned by their CrawlJob, so that the garbage collector removes them with it, also without an operator.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Any
+
+from crawljob import API_GROUP, API_VERSION, KIND, manifest
+from crawljob.spec import CrawlJobSpec, Listen
+from crawljob_operator import identity, names
+from crawljob_operator.observed import Job
+
+Body = dict[str, Any]
+
+GRACE_SECONDS = 30
+TMP_SIZE = "64Mi"
+
+_CONFIG_VOLUME, _DATA_VOLUME, _TMP_VOLUME = "config", "data", "tmp"
+
+
+def pod_name(job: Job) -> str:
+    """The one name that this CrawlJob's Pods have: the API server itself then refuses a second one."""
+    return identity.child_name(job.name, job.uid)
+
+
+def volume_name(job: Job) -> str:
+    """The claim's name; a CrawlJob that is deleted and made again has another UID and starts afresh."""
+    return identity.child_name(job.name, job.uid)
+
+
+def config_name(job: Job, spec: CrawlJobSpec) -> str:
+    """The ConfigMap's name, which changes with its content: a running Pod's file never changes under it."""
+    return identity.child_name(job.name, job.uid, config_text(job, spec))
+
+
+def config_text(job: Job, spec: CrawlJobSpec) -> str:
+    """The crawler's file."""
+    return manifest.render(job.name, spec.model_copy(update={"listen": listen(spec), "suspend": False}))
+
+
+def listen(spec: CrawlJobSpec) -> Listen:
+    """Where the crawler listens in a Pod: on all addresses, unless the user has given one."""
+    if "address" in spec.listen.model_fields_set:
+        return spec.listen
+    return spec.listen.model_copy(update={"address": "0.0.0.0"})  # noqa: S104 - the Pod's own network
+
+
+def volume(job: Job, spec: CrawlJobSpec) -> Body:
+    """The PersistentVolumeClaim of the frontier."""
+    storage = spec.storage
+    body: Body = {
+        "accessModes": list(storage.access_modes),
+        "resources": {"requests": {"storage": storage.size}},
+    }
+    if storage.storage_class_name is not None:
+        body["storageClassName"] = storage.storage_class_name
+    metadata = _metadata(job, volume_name(job))
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": body}
+
+
+def config(job: Job, spec: CrawlJobSpec) -> Body:
+    """The ConfigMap with the crawler's file."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": _metadata(job, config_name(job, spec)),
+        "immutable": True,
+        "data": {names.CONFIG_FILE: config_text(job, spec)},
+    }
+
+
+def pod(job: Job, spec: CrawlJobSpec, attempt: int, default_image: str) -> Body:
+    """The Pod of one attempt; it fits the restricted profile of the Pod Security Standards."""
+    extra = {names.LABEL_ATTEMPT: str(attempt), names.LABEL_SPEC_HASH: identity.spec_hash(spec)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": _metadata(job, pod_name(job), extra),
+        "spec": {
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "terminationGracePeriodSeconds": GRACE_SECONDS,
+            "securityContext": {
+                "runAsNonRoot": True,
+                "runAsUser": names.USER_ID,
+                "runAsGroup": names.USER_ID,
+                "fsGroup": names.USER_ID,
+                "fsGroupChangePolicy": "OnRootMismatch",
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            "containers": [_container(job, spec, attempt, default_image)],
+            "volumes": [
+                {"name": _CONFIG_VOLUME, "configMap": {"name": config_name(job, spec)}},
+                {"name": _DATA_VOLUME, "persistentVolumeClaim": {"claimName": volume_name(job)}},
+                {"name": _TMP_VOLUME, "emptyDir": {"sizeLimit": TMP_SIZE}},
+            ],
+        },
+    }
+
+
+def _container(job: Job, spec: CrawlJobSpec, attempt: int, default_image: str) -> Body:
+    resources = spec.pod_template.resources
+    return {
+        "name": names.CONTAINER,
+        "image": spec.image or default_image,
+        "args": ["run", "-f", f"{names.CONFIG_DIR}/{names.CONFIG_FILE}", "--db", names.FRONTIER],
+        "env": _environment(job, attempt),
+        "ports": [{"name": names.PORT_NAME, "containerPort": spec.listen.port, "protocol": "TCP"}],
+        "resources": {
+            key: dict(values)
+            for key, values in (("requests", resources.requests), ("limits", resources.limits))
+            if values
+        },
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+        },
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [
+            {"name": _CONFIG_VOLUME, "mountPath": names.CONFIG_DIR, "readOnly": True},
+            {"name": _DATA_VOLUME, "mountPath": names.DATA_DIR},
+            {"name": _TMP_VOLUME, "mountPath": "/tmp"},  # noqa: S108 - inside the container
+        ],
+        **_probes(spec),
+    }
+
+
+def _probes(spec: CrawlJobSpec) -> Body:
+    # The kubelet asks from outside the Pod's network: it cannot reach a loopback listener, and would kill the crawl.
+    if _is_loopback(listen(spec).address):
+        return {}
+
+    def probe(path: str, period: int, failures: int) -> Body:
+        check = {"path": path, "port": names.PORT_NAME}
+        return {"httpGet": check, "periodSeconds": period, "timeoutSeconds": 5, "failureThreshold": failures}
+
+    # Killing a crawler that is only slow costs more than three minutes of a hung one.
+    return {"livenessProbe": probe("/healthz", 20, 9), "readinessProbe": probe("/readyz", 5, 3)}
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False  # the crawler will say what is wrong with it
+
+
+def _environment(job: Job, attempt: int) -> list[Body]:
+    attributes = {
+        "k8s.namespace.name": job.namespace,
+        "k8s.pod.name": "$(K8S_POD_NAME)",
+        "k8s.pod.uid": "$(K8S_POD_UID)",
+        "crawljob.name": job.name,
+        "crawljob.uid": job.uid,
+        "crawljob.attempt": str(attempt),
+    }
+    return [
+        {"name": "K8S_POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        {"name": "K8S_POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},
+        {"name": names.ENV_RESOURCE_ATTRIBUTES, "value": ",".join(f"{k}={v}" for k, v in attributes.items())},
+        {"name": names.ENV_TRACEPARENT, "value": identity.traceparent(job.uid, attempt)},
+    ]
+
+
+def _metadata(job: Job, name: str, extra: dict[str, str] | None = None) -> Body:
+    return {
+        "name": name,
+        "namespace": job.namespace,
+        "labels": {
+            names.LABEL_NAME: names.APP_NAME,
+            names.LABEL_COMPONENT: names.COMPONENT,
+            names.LABEL_MANAGED_BY: names.MANAGED_BY,
+            names.LABEL_CRAWLJOB: identity.label_value(job.name),
+            names.LABEL_UID: job.uid,
+            **(extra or {}),
+        },
+        "ownerReferences": [
+            {
+                "apiVersion": f"{API_GROUP}/{API_VERSION}",
+                "kind": KIND,
+                "name": job.name,
+                "uid": job.uid,
+                "controller": True,
+                "blockOwnerDeletion": True,
+            }
+        ],
+    }
