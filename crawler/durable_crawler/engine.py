@@ -1,0 +1,322 @@
+"""Walks every page through its stages: claim → fetch → parse → settle → record → finish.
+
+One dispatcher claims, one task per claimed page works, one heartbeat renews. Bounds hold by construction: a page is claimed
+only for a free worker and a free slot of its host, so nothing is queued that is not in the frontier. ``run`` composes the
+parts and is the only caller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from crawljob.spec import CrawlJobSpec
+from durable_crawler.board import Board
+from durable_crawler.clock import Clock
+from durable_crawler.frontier import Deferral, Frontier, Lease, Link, Result, Verdict
+from durable_crawler.heartbeat import Heartbeat
+from durable_crawler.outcomes import Fetched, PageRecord, Stage
+from durable_crawler.parse import Parsed, parse
+from durable_crawler.settle import Done, RetryLater, settle
+from durable_crawler.stop import Stop
+from durable_crawler.urls import authority
+
+DRAIN_SECONDS = 10.0
+"""How long pages in flight may go on after a request to stop; all in all law L12 allows 25 s."""
+
+BIG_BODY_BYTES = 256 * 1024
+"""Bodies above are parsed in a thread: they would hold up the event loop, and a thread hop costs little beside them."""
+
+RECHECK_SECONDS = 5.0
+"""How often leases that nobody works on any more (lost ones) are looked at until they expire."""
+
+
+class Fetcher(Protocol):
+    """What the engine needs of ``fetch``."""
+
+    async def fetch(self, url: str) -> Fetched:
+        """One attempt at a URL; never raises for what the network or the server does."""
+        ...
+
+
+class Observer(Protocol):
+    """What the engine tells telemetry; nothing of it may block or raise (law L16)."""
+
+    def page_settled(self, record: PageRecord) -> None:
+        """The work on a claim has ended."""
+        ...
+
+    def leases(self, *, expired: int = 0, lost: int = 0, recovered: int = 0) -> None:
+        """Leases that ran out, or were found to be somebody else's."""
+        ...
+
+    def working(self, pages: int) -> None:
+        """How many pages are being worked on."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    """A page that is being worked on."""
+
+    lease: Lease
+    task: asyncio.Task[None] | None = None
+    lost: bool = False
+    stages: list[Stage] = field(default_factory=list)
+    fetched: Fetched | None = None
+    links: int = 0
+
+
+class Engine:
+    """One run over a frontier. Make one, ``run`` it once."""
+
+    def __init__(
+        self,
+        spec: CrawlJobSpec,
+        frontier: Frontier,
+        fetcher: Fetcher,
+        observer: Observer,
+        clock: Clock,
+        random: Callable[[], float],
+    ) -> None:
+        self._spec = spec
+        self._frontier = frontier
+        self._fetcher = fetcher
+        self._observer = observer
+        self._clock = clock
+        self._random = random
+        self._approved = {host.authority: host.id for host in frontier.hosts.values()}
+        now_ms = clock.wall_ms()
+        closed = {
+            host.id: clock.monotonic() + (host.closed_until_ms - now_ms) / 1000
+            for host in frontier.hosts.values()
+            if host.closed_until_ms > now_ms
+        }
+        self._board = Board(spec.fetch.per_host, closed)
+        self._jobs: dict[int, _Job] = {}
+        self._wake = asyncio.Event()
+        self._failure: BaseException | None = None
+
+    async def run(self, stop: Stop) -> bool:
+        """Crawl until nothing is left or ``stop`` asks to end; whether the crawl is finished.
+
+        Raises ``FrontierError`` when the frontier cannot go on, and whatever a bug raises.
+        """
+        heartbeat = Heartbeat(self._frontier, lambda: [job.lease for job in self._jobs.values()], self._lose)
+        beating = asyncio.create_task(heartbeat.run(), name="heartbeat")
+        beating.add_done_callback(self._noticed)
+        stopping = asyncio.create_task(self._wake_on(stop.requested), name="stop watch")
+        try:
+            await self._dispatch(stop)
+            await self._drain(stop)
+        finally:
+            stopping.cancel()
+            heartbeat.stop()  # joined before any job is cancelled
+            await asyncio.gather(beating, stopping, return_exceptions=True)
+            unsettled = await self._cancel_jobs()
+        if self._failure is not None:
+            raise self._failure
+        if unsettled:
+            await self._frontier.release(unsettled)
+        return self._finished()
+
+    def _finished(self) -> bool:
+        return self._frontier.snapshot.finished(self._spec.scope.max_pages)
+
+    async def _dispatch(self, stop: Stop) -> None:
+        while not stop.requested.is_set() and self._failure is None:
+            self._wake.clear()
+            await self._claim(stop)
+            if not self._jobs and self._finished():
+                return
+            await self._something_to_do()
+
+    async def _claim(self, stop: Stop) -> None:
+        """Claim for the free workers, if any host may be asked or something has become due."""
+        free = self._spec.fetch.workers - len(self._jobs)
+        if free <= 0:
+            return
+        snapshot = self._frontier.snapshot
+        wants = self._board.wants(self._frontier.stocked, free, self._clock.monotonic())
+        due = snapshot.next_due_ms is not None and snapshot.next_due_ms <= self._clock.wall_ms()
+        if not (wants or due or snapshot.leased > len(self._jobs)):
+            return
+        claimed = await self._frontier.claim(wants, free)
+        if claimed.expired:
+            self._observer.leases(expired=claimed.expired)
+        if stop.requested.is_set():  # asked while the claim was under way
+            await self._frontier.release(claimed.leases)
+            return
+        for lease in claimed.leases:
+            self._start(lease)
+        if due and not wants:
+            self._wake.set()  # retries that have just become pending can be asked for now
+
+    async def _something_to_do(self) -> None:
+        """Wait for a page to settle, a retry to be due, a gate to open; or for the stop."""
+        now = self._clock.monotonic()
+        snapshot = self._frontier.snapshot
+        waits = []
+        if len(self._jobs) < self._spec.fetch.workers:
+            if snapshot.next_due_ms is not None:
+                waits.append((snapshot.next_due_ms - self._clock.wall_ms()) / 1000)
+            opening = self._board.next_opening(self._frontier.stocked, now)
+            if opening is not None:
+                waits.append(opening - now)
+            if snapshot.leased > len(self._jobs):
+                waits.append(RECHECK_SECONDS)
+        try:
+            async with asyncio.timeout(max(0.0, min(waits)) if waits else None):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+
+    async def _wake_on(self, event: asyncio.Event) -> None:
+        await event.wait()
+        self._wake.set()
+
+    def _start(self, lease: Lease) -> None:
+        job = _Job(lease)
+        self._jobs[lease.page_id] = job
+        self._board.took(lease.host_id)
+        self._observer.working(len(self._jobs))
+        job.task = asyncio.create_task(self._work(job), name=f"page {lease.page_id}")
+        job.task.add_done_callback(lambda task: self._ended(job, task))
+
+    def _ended(self, job: _Job, task: asyncio.Task[None]) -> None:
+        del self._jobs[job.lease.page_id]
+        self._board.gave_back(job.lease.host_id)
+        self._observer.working(len(self._jobs))
+        self._noticed(task)
+        self._wake.set()
+
+    def _noticed(self, task: asyncio.Task[None]) -> None:
+        """The first failure of any task ends the run; a cancelled one is not a failure."""
+        if not task.cancelled() and task.exception() is not None:
+            self._failure = self._failure or task.exception()
+            self._wake.set()
+
+    def _lose(self, lease: Lease) -> None:
+        job = self._jobs[lease.page_id]
+        job.lost = True
+        if job.task is not None:
+            job.task.cancel()
+
+    async def _work(self, job: _Job) -> None:
+        settled = "released"
+        try:
+            fetched = await self._fetch(job)
+            parsed = await self._parse(job, fetched)
+            decision = settle(fetched, job.lease.retries, self._spec.fetch.retries, self._random)
+            started = self._clock.wall_ns()
+            match decision:
+                case RetryLater():
+                    due_ms = self._clock.wall_ms() + round(decision.delay * 1000)
+                    deferral = Deferral(due_ms, self._close_host(job.lease, decision.close_host_for))
+                    verdict = await self._frontier.defer(job.lease, deferral)
+                    settled = "deferred"
+                case Done():
+                    links = self._links(job, parsed)
+                    closed = self._close_host(job.lease, decision.close_host_for)
+                    verdict = await self._frontier.finish(job.lease, _result(job, decision, parsed), links, closed)
+                    settled = "done"
+            job.stages.append(Stage("commit", started, self._clock.wall_ns()))
+            job.lost = verdict is Verdict.LOST
+        finally:
+            if job.lost:
+                settled = "lost"
+                self._observer.leases(lost=1)
+            self._record(job, settled)
+
+    async def _fetch(self, job: _Job) -> Fetched:
+        started = self._clock.wall_ns()
+        job.fetched = await self._fetcher.fetch(job.lease.url)
+        job.stages.append(Stage("fetch", started, self._clock.wall_ns()))
+        return job.fetched
+
+    async def _parse(self, job: _Job, fetched: Fetched) -> Parsed | None:
+        if fetched.body is None:
+            return None
+        started = self._clock.wall_ns()
+        arguments = (fetched.body, fetched.content_type, fetched.final_url, self._spec.scope.max_links_per_page)
+        if len(fetched.body) > BIG_BODY_BYTES:
+            parsed = await asyncio.to_thread(parse, *arguments)
+        else:
+            parsed = parse(*arguments)
+        job.stages.append(Stage("parse", started, self._clock.wall_ns()))
+        job.links = len(parsed.links)
+        return parsed
+
+    def _close_host(self, lease: Lease, seconds: float | None) -> int | None:
+        """Close the gate of the page's host on the board; the time for the frontier to remember."""
+        if seconds is None:
+            return None
+        self._board.close(lease.host_id, self._clock.monotonic() + seconds)
+        return self._clock.wall_ms() + round(seconds * 1000)
+
+    def _links(self, job: _Job, parsed: Parsed | None) -> Sequence[Link]:
+        """The links that belong to the crawl: an approved authority, and not too deep."""
+        depth = job.lease.depth + 1
+        if parsed is None or depth > self._spec.scope.max_depth:
+            return ()
+        hosts = ((url, self._approved.get(authority(url))) for url in parsed.links)
+        return [Link(url, host, depth) for url, host in hosts if host is not None]
+
+    def _record(self, job: _Job, settled: str) -> None:
+        lease = job.lease
+        self._observer.page_settled(
+            PageRecord(
+                url=lease.url,
+                authority=self._frontier.hosts[lease.host_id].authority,
+                depth=lease.depth,
+                attempt=lease.retries + lease.attempt,
+                settled=settled,
+                fetched=job.fetched,
+                stages=tuple(job.stages),
+                links=job.links,
+            )
+        )
+
+    async def _drain(self, stop: Stop) -> None:
+        """Let pages in flight settle, for a while; not after a failure, nor when asked a second time."""
+        urgent = asyncio.create_task(self._wake_on(stop.urgent), name="urgent stop watch")
+        try:
+            async with asyncio.timeout(DRAIN_SECONDS):
+                while self._jobs and self._failure is None and not stop.urgent.is_set():
+                    self._wake.clear()
+                    await self._wake.wait()
+        except TimeoutError:
+            return
+        finally:
+            urgent.cancel()
+            await asyncio.gather(urgent, return_exceptions=True)
+
+    async def _cancel_jobs(self) -> list[Lease]:
+        """Cancel what still runs; the leases that may not be settled."""
+        jobs = list(self._jobs.values())
+        tasks = [job.task for job in jobs if job.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return [job.lease for job in jobs]
+
+
+def _result(job: _Job, done: Done, parsed: Parsed | None) -> Result:
+    fetched = job.fetched
+    assert fetched is not None, "settled without having been fetched"
+    first = job.stages[0]
+    return Result(
+        outcome=done.outcome,
+        status=fetched.status,
+        final_url=fetched.final_url if fetched.final_url != job.lease.url else None,
+        content_type=fetched.content_type,
+        bytes=fetched.body_bytes,
+        title=parsed.title if parsed else "",
+        links=len(parsed.links) if parsed else 0,
+        dropped_links=parsed.truncated_links if parsed else 0,
+        hops=fetched.hops,
+        error=fetched.error,
+        duration_ms=(first.ended_ns - first.started_ns) // 1_000_000,
+    )

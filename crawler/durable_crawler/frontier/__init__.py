@@ -1,0 +1,39 @@
+"""The durable frontier: what is known, who works on it, and what came of it. The only door to SQLite.
+
+``model`` has the port that the engine sees, ``sqlite`` the implementation, ``opening`` what happens before the first
+claim, ``reader`` a read-only view for other processes. The SQL stands in ``schema.sql`` and ``statements.sql``.
+"""
+
+from durable_crawler.frontier.model import (
+    Claimed,
+    Deferral,
+    Frontier,
+    FrontierBrokenError,
+    FrontierError,
+    FrontierOwnedError,
+    FrontierUnusableError,
+    Host,
+    Lease,
+    Link,
+    Result,
+    Snapshot,
+    Verdict,
+)
+from durable_crawler.frontier.sqlite import SqliteFrontier
+
+__all__ = [
+    "Claimed",
+    "Deferral",
+    "Frontier",
+    "FrontierBrokenError",
+    "FrontierError",
+    "FrontierOwnedError",
+    "FrontierUnusableError",
+    "Host",
+    "Lease",
+    "Link",
+    "Result",
+    "Snapshot",
+    "SqliteFrontier",
+    "Verdict",
+]

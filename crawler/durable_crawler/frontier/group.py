@@ -1,0 +1,236 @@
+"""One flush: a set of operations as one transaction of a fixed number of statements (law L13).
+
+Called by ``sqlite``'s flusher with everything that queued up while the previous flush ran. Finishes come before claims, so
+that links found a moment ago can be claimed in the same commit. Nothing is answered here; the flusher does that after the
+commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from durable_crawler.frontier.model import (
+    QUARANTINE_AFTER,
+    Claimed,
+    Deferral,
+    FrontierOwnedError,
+    Lease,
+    Link,
+    Result,
+    Snapshot,
+    Verdict,
+)
+from durable_crawler.frontier.statements import STATEMENTS
+from durable_crawler.urls import url_hash
+
+Row = tuple[Any, ...]
+Run = Callable[[str, Mapping[str, Any]], Awaitable[Sequence[Row]]]
+"""Executes a statement with parameters within the database's deadline and returns its rows."""
+
+
+@dataclass(slots=True, eq=False)
+class Operation:
+    """Something asked of the frontier, and the future that is answered after the commit."""
+
+    answer: asyncio.Future[Any]
+
+
+@dataclass(slots=True, eq=False)
+class Claim(Operation):
+    wants: Mapping[int, int]
+    limit: int
+
+
+@dataclass(slots=True, eq=False)
+class Finish(Operation):
+    lease: Lease
+    result: Result
+    links: Sequence[Link]
+    host_closed_until_ms: int | None
+
+
+@dataclass(slots=True, eq=False)
+class Defer(Operation):
+    lease: Lease
+    deferral: Deferral
+
+
+@dataclass(slots=True, eq=False)
+class Release(Operation):
+    leases: Sequence[Lease]
+
+
+@dataclass(slots=True, eq=False)
+class Renew(Operation):
+    leases: Sequence[Lease]
+
+
+@dataclass(slots=True)
+class Flushed:
+    """What a committed flush led to: an answer for each operation, hosts that gained or ran out of pending pages."""
+
+    snapshot: Snapshot
+    answers: list[tuple[Operation, Any]] = field(default_factory=list)
+    stocked: set[int] = field(default_factory=set)
+    drained: set[int] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What holds for every statement of a flush: who we are, what time it is, how long a lease lasts, the page limit."""
+
+    epoch: int
+    now_ms: int
+    lease_ms: int
+    max_pages: int
+
+
+async def flush(run: Run, operations: Sequence[Operation], terms: Terms) -> Flushed:
+    """Run one transaction. Raises whatever ``run`` raises, and ``FrontierOwnedError`` when another epoch has begun."""
+    await run("begin", {})
+    ((epoch,),) = await run("epoch", {})
+    if epoch != terms.epoch:
+        raise FrontierOwnedError("another process has taken over this frontier; this one was fenced")
+    answers: list[tuple[Operation, Any]] = []
+    stocked: set[int] = set()
+    drained: set[int] = set()
+
+    await _finish(run, [op for op in operations if isinstance(op, Finish)], terms, answers, stocked)
+    await _defer(run, [op for op in operations if isinstance(op, Defer)], terms, answers)
+    await _release(run, [op for op in operations if isinstance(op, Release)], terms, answers, stocked)
+    await _renew(run, [op for op in operations if isinstance(op, Renew)], terms, answers)
+    claims = [op for op in operations if isinstance(op, Claim)]
+    pending: list[tuple[Claim, tuple[Lease, ...], int]] = []
+    for claim in claims:  # the engine has one dispatcher: there is one claim at most in a flush, or none
+        pending.append((claim, *await _claim(run, claim, terms, stocked, drained)))
+
+    (row,) = await run("snapshot", {})
+    snapshot = Snapshot(*row)
+    answers += [(claim, Claimed(leases, expired, snapshot)) for claim, leases, expired in pending]
+    await run("commit", {})
+    return Flushed(snapshot, answers, stocked, drained)
+
+
+async def _finish(
+    run: Run, finishes: Sequence[Finish], terms: Terms, answers: list[tuple[Operation, Any]], stocked: set[int]
+) -> None:
+    if not finishes:
+        return
+    fence = {"epoch": terms.epoch, "now": terms.now_ms}
+    rows = await run("finish", {**fence, "leases": as_json([_named(op.lease) for op in finishes])})
+    kept = {page_id for (page_id,) in rows}
+    won = [op for op in finishes if op.lease.page_id in kept]
+    answers += [(op, Verdict.KEPT if op.lease.page_id in kept else Verdict.LOST) for op in finishes]
+    if not won:
+        return
+    results = [_result(op.lease.page_id, op.result) for op in won]
+    await run("record", {"results": as_json(results), "now": terms.now_ms})
+    await _close(run, [(op.lease, op.host_closed_until_ms) for op in won])
+    links = [
+        [*url_hash(link.url), link.url, link.host_id, link.depth, op.lease.page_id] for op in won for link in op.links
+    ]
+    if links:
+        stocked.update(host_id for (host_id,) in await run("add_pages", {"pages": as_json(links)}))
+
+
+async def _defer(run: Run, defers: Sequence[Defer], terms: Terms, answers: list[tuple[Operation, Any]]) -> None:
+    if not defers:
+        return
+    leases = as_json([[*_named(op.lease), op.deferral.due_ms] for op in defers])
+    kept = {page_id for (page_id,) in await run("defer", {"epoch": terms.epoch, "now": terms.now_ms, "leases": leases})}
+    answers += [(op, Verdict.KEPT if op.lease.page_id in kept else Verdict.LOST) for op in defers]
+    await _close(run, [(op.lease, op.deferral.host_closed_until_ms) for op in defers if op.lease.page_id in kept])
+
+
+async def _close(run: Run, gates: Sequence[tuple[Lease, int | None]]) -> None:
+    """Close the gates of hosts; of several times for one host the latest holds."""
+    latest: dict[int, int] = {}
+    for lease, until in gates:
+        if until is not None:
+            latest[lease.host_id] = max(until, latest.get(lease.host_id, 0))
+    if latest:
+        await run("close_hosts", {"gates": as_json(list(latest.items()))})
+
+
+async def _release(
+    run: Run, releases: Sequence[Release], terms: Terms, answers: list[tuple[Operation, Any]], stocked: set[int]
+) -> None:
+    leases = [_named(lease) for op in releases for lease in op.leases]
+    rows = await run("release", {"epoch": terms.epoch, "leases": as_json(leases)}) if leases else ()
+    released = {page_id for page_id, _ in rows}
+    stocked.update(host_id for _, host_id in rows)
+    answers += [(op, sum(lease.page_id in released for lease in op.leases)) for op in releases]
+
+
+async def _renew(run: Run, renewals: Sequence[Renew], terms: Terms, answers: list[tuple[Operation, Any]]) -> None:
+    leases = [_named(lease) for op in renewals for lease in op.leases]
+    parameters = {
+        "epoch": terms.epoch,
+        "leases": as_json(leases),
+        "now": terms.now_ms,
+        "until": terms.now_ms + terms.lease_ms,
+    }
+    rows = await run("renew", parameters) if leases else ()
+    kept = {page_id for (page_id,) in rows}
+    answers += [(op, frozenset(lease.page_id for lease in op.leases) & kept) for op in renewals]
+
+
+async def _claim(
+    run: Run, claim: Claim, terms: Terms, stocked: set[int], drained: set[int]
+) -> tuple[tuple[Lease, ...], int]:
+    expired = await run("expire", {"now": terms.now_ms, "limit": QUARANTINE_AFTER})
+    promoted = await run("promote", {"now": terms.now_ms})
+    stocked.update(host_id for (host_id,) in (*expired, *promoted))
+    if not claim.wants or claim.limit < 1:
+        return (), len(expired)
+    (row,) = await run("snapshot", {})
+    budget = max(0, terms.max_pages - Snapshot(*row).counted)
+    rows = await run(
+        "claim",
+        {
+            "wants": as_json(list(claim.wants.items())),
+            "limit": claim.limit,
+            "budget": budget,
+            "epoch": terms.epoch,
+            "until": terms.now_ms + terms.lease_ms,
+        },
+    )
+    leases = tuple(Lease(*row) for row in rows)
+    if len(leases) < claim.limit:
+        # Not cut short by the limit: a host that gave less than it was asked for has nothing (affordable) left.
+        given = dict.fromkeys(claim.wants, 0)
+        for lease in leases:
+            given[lease.host_id] += 1
+        drained.update(host_id for host_id, slots in claim.wants.items() if given[host_id] < slots)
+    return leases, len(expired)
+
+
+def as_json(value: object) -> str:
+    """Compact JSON for ``json_each``; lone surrogates cannot be in it, the parser has replaced them."""
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _named(lease: Lease) -> list[Any]:
+    return [lease.page_id, lease.token]
+
+
+def _result(page_id: int, result: Result) -> dict[str, Any]:
+    return {
+        "page": page_id,
+        "outcome": result.outcome,
+        "status": result.status,
+        "final_url": result.final_url,
+        "content_type": result.content_type,
+        "bytes": result.bytes,
+        "title": result.title,
+        "links": result.links,
+        "dropped_links": result.dropped_links,
+        "hops": [[hop.url, hop.status, hop.location] for hop in result.hops] or None,
+        "error": result.error,
+        "failed": int(result.outcome.failed),
+        "duration_ms": result.duration_ms,
+    }

@@ -1,0 +1,194 @@
+"""The port: what the engine may ask of a frontier, and the values that go through it.
+
+Lease rules (laws L2 to L6). A claim gives a page to one worker, with a fresh random token, and is committed before the
+worker learns of it. Whoever renews, finishes, defers or releases names page, token and epoch; the answer is ``KEPT`` or
+``LOST``, and of a lost lease nothing is kept. Any other failure is a ``FrontierError``, which ends the run: a database
+error is never an empty queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from crawljob.exitcodes import ExitCode
+from crawljob.summary import Progress
+from durable_crawler.outcomes import Hop, Outcome
+
+QUARANTINE_AFTER = 3
+"""Claims without an outcome after which a page is set aside (law L2)."""
+
+
+class FrontierError(Exception):
+    """The frontier cannot go on; ``exit_code`` says what that means for the run."""
+
+    exit_code: ExitCode = ExitCode.INFRASTRUCTURE
+
+
+class FrontierBrokenError(FrontierError):
+    """The database failed, timed out, or its file was taken away."""
+
+
+class FrontierOwnedError(FrontierError):
+    """Another process owns this frontier, or has taken it over."""
+
+    exit_code = ExitCode.OWNED
+
+
+class FrontierUnusableError(FrontierError):
+    """The file is not a frontier, is damaged, or was made by another version."""
+
+    exit_code = ExitCode.UNUSABLE_FRONTIER
+
+
+class Verdict(Enum):
+    """What became of a fenced operation."""
+
+    KEPT = "kept"
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """An approved authority as the frontier knows it."""
+
+    id: int
+    authority: str
+    closed_until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A claimed page. ``attempt`` counts claims since the last outcome, ``retries`` the outcomes before this one."""
+
+    page_id: int
+    token: str
+    url: str
+    host_id: int
+    depth: int
+    attempt: int
+    retries: int
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A page to be added if it is not known yet."""
+
+    url: str
+    host_id: int
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What is stored of a finished page."""
+
+    outcome: Outcome
+    status: int | None = None
+    final_url: str | None = None
+    content_type: str = ""
+    bytes: int = 0
+    title: str = ""
+    links: int = 0
+    dropped_links: int = 0
+    hops: tuple[Hop, ...] = ()
+    error: str = ""
+    duration_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Deferral:
+    """When a page may be tried again, and until when its whole host is left alone (milliseconds since the epoch)."""
+
+    due_ms: int
+    host_closed_until_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Counts of one transaction. ``reclaimable`` pages are pending and already counted against the page limit."""
+
+    pending: int
+    leased: int
+    deferred: int
+    done: int
+    quarantined: int
+    counted: int
+    reclaimable: int
+    failed: int
+    bytes: int
+    next_due_ms: int | None
+
+    def finished(self, max_pages: int) -> bool:
+        """Whether nothing is left to do (law L6), or only what the page limit excludes."""
+        if self.leased or self.deferred:
+            return False
+        return self.pending == 0 or (self.counted >= max_pages and self.reclaimable == 0)
+
+    def progress(self) -> Progress:
+        """What ``/progress``, the gauges and the summary say."""
+        return Progress(
+            done=self.done,
+            pending=self.pending,
+            leased=self.leased,
+            deferred=self.deferred,
+            failed=self.failed,
+            quarantined=self.quarantined,
+            bytes=self.bytes,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """The answer to a claim: leases that are committed, and the counts right after."""
+
+    leases: tuple[Lease, ...]
+    expired: int
+    snapshot: Snapshot
+
+
+class Frontier(Protocol):
+    """What the engine needs. Every method raises ``FrontierError`` when the frontier cannot go on."""
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The counts of the latest commit."""
+        ...
+
+    @property
+    def stocked(self) -> Collection[int]:
+        """Ids of approved hosts that may have pending pages."""
+        ...
+
+    @property
+    def hosts(self) -> Mapping[int, Host]:
+        """The approved hosts by id."""
+        ...
+
+    async def claim(self, wants: Mapping[int, int], limit: int) -> Claimed:
+        """Lease up to ``wants[host]`` pages of each host, ``limit`` in all; due retries become pending first."""
+        ...
+
+    async def finish(
+        self, lease: Lease, result: Result, links: Sequence[Link], host_closed_until_ms: int | None = None
+    ) -> Verdict:
+        """Store result, new pages, the host's gate and ``done`` in one commit (law L4)."""
+        ...
+
+    async def defer(self, lease: Lease, deferral: Deferral) -> Verdict:
+        """Settle an attempt that is worth another one later."""
+        ...
+
+    async def release(self, leases: Sequence[Lease]) -> int:
+        """Give pages back unworked, without charging an attempt; returns how many were still ours."""
+        ...
+
+    async def renew(self, leases: Sequence[Lease]) -> frozenset[int]:
+        """Extend leases; returns the page ids that were still ours."""
+        ...
+
+    async def close(self) -> None:
+        """Checkpoint and let go of the file. Safe to call twice."""
+        ...

@@ -1,0 +1,210 @@
+"""Everything that happens to a frontier's file before the first claim: whose it is, what it is, and what a crash left.
+
+Called by ``sqlite`` in a thread of its own, with plain ``sqlite3``: it runs once, in order, and each step that fails ends in
+one sentence. A file that is not ours is recognised by its header, before anything is opened or written beside it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from durable_crawler.frontier.model import (
+    QUARANTINE_AFTER,
+    FrontierBrokenError,
+    FrontierError,
+    FrontierOwnedError,
+    FrontierUnusableError,
+    Host,
+)
+from durable_crawler.frontier.statements import SCHEMA, SCHEMA_VERSION, STATEMENTS
+from durable_crawler.urls import url_hash
+
+APPLICATION_ID = 0x44435246  # "DCRF", in the header of the file (SQLite file format, offset 68)
+
+CANONICALISATION = 1
+"""Version of the rules of ``urls.canonical``; URLs of another version would not be recognised as the same."""
+
+# No backoff is longer: a due time beyond it was stored under a clock that was ahead.
+LONGEST_WAIT_MS = 60 * 60 * 1000
+
+_HEADER_BYTES = 100
+_MAGIC = b"SQLite format 3\0"
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What the opening found: our epoch, the approved hosts, those with pending pages, and what was recovered."""
+
+    epoch: int
+    hosts: tuple[Host, ...]
+    stocked: frozenset[int]
+    recovered: int
+    inode: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """What the spec admits: seeds with their authorities, and the depth up to which pages belong to the crawl."""
+
+    seeds: tuple[tuple[str, str], ...]
+    max_depth: int
+
+    @property
+    def authorities(self) -> list[str]:
+        """The approved authorities, each once."""
+        return list(dict.fromkeys(authority for _, authority in self.seeds))
+
+
+def lock(path: Path) -> int:
+    """Take the frontier for this process's life (law L14); returns the lock's file descriptor.
+
+    Raises ``FrontierUnusableError`` for a file that is not a frontier, before the lock's file is made.
+    """
+    refuse_foreign(path)
+    try:
+        if not path.parent.exists():
+            path.parent.mkdir(mode=0o700, parents=True)
+        descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise FrontierBrokenError(f"{path}: cannot be opened for writing ({error.strerror})") from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise FrontierOwnedError(f"{path}: another process is crawling with this frontier") from None
+    return descriptor
+
+
+def prepare(path: Path, admission: Admission, now_ms: int) -> Opened:
+    """Create or check the file, begin a new epoch, take back what older ones leased, admit the spec."""
+    with _one_sentence(path):
+        if not path.exists() or path.stat().st_size == 0:
+            _create(path, now_ms)
+        _check_version(path)
+        connection = connect(path)
+        try:
+            return _admit(connection, path, admission, now_ms)
+        finally:
+            connection.close()
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """A writer's connection: explicit transactions, WAL, every commit on disk before it is acknowledged (law L13)."""
+    connection = sqlite3.connect(path, timeout=1.5, isolation_level=None, check_same_thread=False)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA foreign_keys = ON")
+    return connection
+
+
+def explain(path: Path, error: sqlite3.Error | OSError) -> FrontierError:
+    """The one sentence for a failure of the database or its file."""
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return FrontierUnusableError(f"{path}: the frontier is damaged ({text}); restore it from a copy or begin anew")
+    return FrontierBrokenError(f"{path}: the database failed ({text})")
+
+
+def refuse_foreign(path: Path) -> None:
+    """Raise ``FrontierUnusableError`` for a file whose header says that it is something else; touches nothing."""
+    try:
+        with path.open("rb") as file:
+            header = file.read(_HEADER_BYTES)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise FrontierBrokenError(f"{path}: cannot be opened ({error.strerror})") from None
+    if not header:
+        return  # somebody's `touch`: nothing to lose
+    ours = header[:16] == _MAGIC and int.from_bytes(header[68:72]) == APPLICATION_ID
+    if not ours:
+        raise FrontierUnusableError(f"{path}: is not a frontier of durable-crawler; name another file with --db")
+
+
+def _check_version(path: Path) -> None:
+    with path.open("rb") as file:
+        version = int.from_bytes(file.read(_HEADER_BYTES)[60:64])
+    if version != SCHEMA_VERSION:
+        raise FrontierUnusableError(
+            f"{path}: has schema version {version}, this program reads {SCHEMA_VERSION}; use the version that made it"
+        )
+
+
+def _create(path: Path, now_ms: int) -> None:
+    """Make the file aside and rename it, so that a crash leaves none or a whole one."""
+    draft = path.with_name(f"{path.name}.creating")
+    for leftover in (draft, draft.with_name(f"{draft.name}-journal")):
+        leftover.unlink(missing_ok=True)
+    os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    connection = sqlite3.connect(draft, isolation_level=None)
+    try:
+        connection.executescript(
+            f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION}; BEGIN; {SCHEMA}"
+        )
+        connection.execute(STATEMENTS["create"], {"canonicalisation": CANONICALISATION, "now": now_ms})
+        connection.execute("COMMIT")
+        connection.execute("PRAGMA journal_mode = WAL")
+    finally:
+        connection.close()
+    draft.rename(path)
+    directory = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def _admit(connection: sqlite3.Connection, path: Path, admission: Admission, now_ms: int) -> Opened:
+    run = connection.execute
+    run(STATEMENTS["begin"])
+    canonicalisation, _ = run(STATEMENTS["identity"]).fetchone()
+    if canonicalisation != CANONICALISATION:
+        raise FrontierUnusableError(
+            f"{path}: its URLs follow canonicalisation {canonicalisation}, this program's {CANONICALISATION}; "
+            "use the version that made it"
+        )
+    (epoch,) = run(STATEMENTS["new_epoch"]).fetchone()
+    recovered = len(run(STATEMENTS["recover"], {"limit": QUARANTINE_AFTER}).fetchall())
+    run(STATEMENTS["clamp_due"], {"latest": now_ms + LONGEST_WAIT_MS})
+    run(STATEMENTS["clamp_closed"], {"latest": now_ms + LONGEST_WAIT_MS})
+    authorities = as_json(admission.authorities)
+    run(STATEMENTS["add_hosts"], {"authorities": authorities})
+    rows = run(STATEMENTS["hosts"], {"authorities": authorities}).fetchall()
+    hosts = {authority: Host(host_id, authority, closed) for host_id, authority, closed, _ in rows}
+    outside = run(STATEMENTS["outside"], {"max_depth": admission.max_depth, "authorities": authorities}).fetchall()
+    pages = as_json([page for (page,) in outside])
+    run(STATEMENTS["close_outside"], {"pages": pages})
+    run(STATEMENTS["record_outside"], {"pages": pages, "now": now_ms})
+    seeds = [[*url_hash(url), url, hosts[authority].id, 0, None] for url, authority in admission.seeds]
+    added = run(STATEMENTS["add_pages"], {"pages": as_json(seeds)}).fetchall()
+    run(STATEMENTS["commit"])
+    status = path.stat()
+    return Opened(
+        epoch=epoch,
+        hosts=tuple(hosts.values()),
+        # Read before pages outside the spec were closed: at worst generous, and the first claim corrects it.
+        stocked=frozenset(host_id for host_id, *_, stocked in rows if stocked) | {host_id for (host_id,) in added},
+        recovered=recovered,
+        inode=(status.st_dev, status.st_ino),
+    )
+
+
+def as_json(value: Sequence[object]) -> str:
+    """Compact JSON for ``json_each``."""
+    return json.dumps(value, separators=(",", ":"))
+
+
+@contextmanager
+def _one_sentence(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        raise explain(path, error) from error

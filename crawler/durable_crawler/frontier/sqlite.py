@@ -1,0 +1,257 @@
+"""The frontier in one SQLite file: a queue of operations, one flusher, one writer.
+
+``engine`` talks to it through the port in ``model``. Workers hand operations to the flusher and are answered after the commit
+that holds them. A flush starts when the previous one has ended, with whatever has queued up by then: under load that is one
+transaction for dozens of pages, and without load nobody waits for a timer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import aiosqlite
+
+from durable_crawler.clock import Clock
+from durable_crawler.frontier import group, opening
+from durable_crawler.frontier.model import (
+    Claimed,
+    Deferral,
+    FrontierBrokenError,
+    FrontierError,
+    Host,
+    Lease,
+    Link,
+    Result,
+    Snapshot,
+    Verdict,
+)
+from durable_crawler.frontier.opening import Admission
+from durable_crawler.frontier.statements import STATEMENTS
+
+DEADLINE_SECONDS = 2.0
+"""For each statement, waiting for a lock included (law L13)."""
+
+LEASE_MS = 120_000
+"""How long a claim lasts without a renewal (law L5)."""
+
+MAX_LINKS_PER_FLUSH = 20_000
+"""Links that one transaction takes on; more pages wait for the next, which is back-pressure, not a failure."""
+
+
+class FlushObserver:
+    """Told about every flush that committed; the telemetry's door into the frontier."""
+
+    def flushed(self, seconds: float, operations: int) -> None:
+        """``operations`` were committed in ``seconds``."""
+
+
+class SqliteFrontier:
+    """Implements the port ``Frontier``. Make one with ``open``, and always ``close`` it: its thread is not a daemon."""
+
+    def __init__(
+        self,
+        path: Path,
+        opened: opening.Opened,
+        database: aiosqlite.Connection,
+        lock: int,
+        *,
+        max_pages: int,
+        clock: Clock,
+    ) -> None:
+        self._path = path
+        self._opened = opened
+        self._database = database
+        self._lock = lock
+        self._max_pages = max_pages
+        self._clock = clock
+        self._queue: deque[group.Operation] = deque()
+        self._queued = asyncio.Event()
+        self._failure: FrontierError | None = None
+        self._closing = False
+        self._snapshot = Snapshot(0, 0, 0, 0, 0, 0, 0, 0, 0, None)
+        self._stocked = set(opened.stocked)
+        self._hosts = {host.id: host for host in opened.hosts}
+        self._flusher: asyncio.Task[None] | None = None
+        self.observer = FlushObserver()
+
+    @classmethod
+    async def open(cls, path: Path, admission: Admission, *, max_pages: int, clock: Clock) -> Self:
+        """Lock, check, recover and admit. Raises a ``FrontierError`` with one sentence; then nothing stays open."""
+        lock = opening.lock(path)
+        try:
+            opened = await asyncio.to_thread(opening.prepare, path, admission, clock.wall_ms())
+            database = aiosqlite.Connection(lambda: opening.connect(path), iter_chunk_size=64)
+            try:
+                await database
+                frontier = cls(path, opened, database, lock, max_pages=max_pages, clock=clock)
+                ((*counts,),) = await frontier._run("snapshot", {})
+                frontier._snapshot = Snapshot(*counts)
+            except BaseException as error:
+                await database.close()
+                if isinstance(error, sqlite3.Error | OSError):
+                    raise opening.explain(path, error) from error
+                raise
+        except BaseException:
+            os.close(lock)
+            raise
+        frontier._flusher = asyncio.create_task(frontier._flush_forever(), name="frontier flusher")
+        return frontier
+
+    @property
+    def snapshot(self) -> Snapshot:
+        return self._snapshot
+
+    @property
+    def stocked(self) -> Collection[int]:
+        return self._stocked
+
+    @property
+    def hosts(self) -> Mapping[int, Host]:
+        return self._hosts
+
+    @property
+    def recovered(self) -> int:
+        """Leases of earlier epochs that were taken back when this one began."""
+        return self._opened.recovered
+
+    @property
+    def epoch(self) -> int:
+        """Number of this start of the frontier, from 1."""
+        return self._opened.epoch
+
+    async def claim(self, wants: Mapping[int, int], limit: int) -> Claimed:
+        answer: Claimed = await self._ask(group.Claim(self._future(), wants, limit))
+        return answer
+
+    async def finish(
+        self, lease: Lease, result: Result, links: Sequence[Link], host_closed_until_ms: int | None = None
+    ) -> Verdict:
+        answer: Verdict = await self._ask(group.Finish(self._future(), lease, result, links, host_closed_until_ms))
+        return answer
+
+    async def defer(self, lease: Lease, deferral: Deferral) -> Verdict:
+        answer: Verdict = await self._ask(group.Defer(self._future(), lease, deferral))
+        return answer
+
+    async def release(self, leases: Sequence[Lease]) -> int:
+        answer: int = await self._ask(group.Release(self._future(), leases))
+        return answer
+
+    async def renew(self, leases: Sequence[Lease]) -> frozenset[int]:
+        answer: frozenset[int] = await self._ask(group.Renew(self._future(), leases))
+        return answer
+
+    async def seed_results(self, limit: int) -> Sequence[group.Row]:
+        """``(url, outcome, status, final_url, hops)`` of the first seeds, between flushes only."""
+        return await self._run("seed_results", {"limit": limit})
+
+    async def fetched_anything(self) -> bool:
+        """Whether any page was usable."""
+        ((any_page,),) = await self._run("usable_pages", {})
+        return bool(any_page)
+
+    async def close(self) -> None:
+        """Flush what is queued, checkpoint (a reader that is in the way is no failure), and let go of the file."""
+        if self._closing:
+            return
+        self._closing = True
+        self._queued.set()
+        try:
+            if self._flusher is not None:
+                await asyncio.gather(self._flusher, return_exceptions=True)
+            if self._failure is None:
+                await self._run("checkpoint", {})
+        finally:
+            await self._database.close()
+            os.close(self._lock)
+
+    def _future(self) -> asyncio.Future[Any]:
+        return asyncio.get_running_loop().create_future()
+
+    async def _ask(self, operation: group.Operation) -> Any:
+        if self._failure is not None:
+            raise self._failure
+        if self._closing:
+            raise FrontierBrokenError(f"{self._path}: the frontier is closed")
+        self._queue.append(operation)
+        self._queued.set()
+        return await operation.answer
+
+    async def _flush_forever(self) -> None:
+        operations: list[group.Operation] = []
+        try:
+            while True:
+                await self._queued.wait()
+                operations = self._take()
+                if operations:
+                    await self._flush(operations)
+                elif self._closing:
+                    return
+        except FrontierError as error:
+            self._fail(error, operations)
+        except Exception as error:  # noqa: BLE001 - a bug here must reach every waiting worker, not one task's log
+            failure = FrontierBrokenError(f"{self._path}: the frontier failed ({type(error).__name__}: {error})")
+            failure.__cause__ = error
+            self._fail(failure, operations)
+
+    def _take(self) -> list[group.Operation]:
+        taken: list[group.Operation] = []
+        links = 0
+        while self._queue and links <= MAX_LINKS_PER_FLUSH:
+            operation = self._queue.popleft()
+            links += len(operation.links) if isinstance(operation, group.Finish) else 0
+            taken.append(operation)
+        if not self._queue and not self._closing:
+            self._queued.clear()
+        return taken
+
+    async def _flush(self, operations: Sequence[group.Operation]) -> None:
+        started = self._clock.monotonic()
+        self._notice_lost_file()
+        terms = group.Terms(self._opened.epoch, self._clock.wall_ms(), LEASE_MS, self._max_pages)
+        flushed = await group.flush(self._run, operations, terms)
+        self._snapshot = flushed.snapshot
+        self._stocked |= flushed.stocked
+        self._stocked -= flushed.drained
+        self._stocked &= self._hosts.keys()
+        for operation, answer in flushed.answers:
+            if not operation.answer.done():  # a worker that was cancelled does not wait any more
+                operation.answer.set_result(answer)
+        self.observer.flushed(self._clock.monotonic() - started, len(operations))
+
+    async def _run(self, name: str, parameters: Mapping[str, Any]) -> Sequence[group.Row]:
+        try:
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                return list(await self._database.execute_fetchall(STATEMENTS[name], dict(parameters)))
+        except TimeoutError:
+            # Cancelling the await alone would let the statement run on. What it did is unknown: the run ends.
+            await self._database.interrupt()
+            raise FrontierBrokenError(
+                f"{self._path}: the database did not answer within {DEADLINE_SECONDS:g} s ({name})"
+            ) from None
+        except (sqlite3.Error, ValueError) as error:
+            if isinstance(error, sqlite3.Error):
+                raise opening.explain(self._path, error) from error
+            raise FrontierBrokenError(f"{self._path}: the database was closed") from error
+
+    def _notice_lost_file(self) -> None:
+        """SQLite goes on writing to a file that was replaced or unlinked; what it writes would be lost (law L6)."""
+        try:
+            status = os.stat(self._path)  # noqa: PTH116 - once per flush; Path.stat costs several times as much
+        except OSError as error:
+            raise FrontierBrokenError(f"{self._path}: the file has gone ({error.strerror})") from None
+        if (status.st_dev, status.st_ino) != self._opened.inode:
+            raise FrontierBrokenError(f"{self._path}: the file was replaced by another one")
+
+    def _fail(self, error: FrontierError, operations: Sequence[group.Operation]) -> None:
+        self._failure = error
+        for operation in (*operations, *self._queue):
+            if not operation.answer.done():
+                operation.answer.set_exception(error)
+        self._queue.clear()

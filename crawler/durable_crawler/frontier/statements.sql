@@ -1,0 +1,205 @@
+-- Every statement that the frontier runs, by name. Those of a flush work on sets (json_each), so that a flush is one
+-- transaction of a fixed number of statements whatever its size, and the same shapes carry over to PostgreSQL.
+
+-- name: begin
+BEGIN IMMEDIATE;
+
+-- name: commit
+COMMIT;
+
+-- name: rollback
+ROLLBACK;
+
+-- name: epoch
+-- Read inside each flush: whoever finds another epoch than its own has been replaced.
+SELECT epoch FROM meta;
+
+-- name: new_epoch
+UPDATE meta SET epoch = epoch + 1 RETURNING epoch;
+
+-- name: identity
+SELECT canonicalisation, epoch FROM meta;
+
+-- name: create
+INSERT INTO meta (one, canonicalisation, created_ms, epoch) VALUES (1, :canonicalisation, :now, 0);
+
+-- name: recover
+-- At a start, nobody holds a lease: they all belong to older epochs, whose processes can write nothing any more.
+-- A page that was claimed :limit times without an outcome may be what killed them.
+UPDATE pages
+   SET state = CASE WHEN attempts >= :limit THEN 'quarantined' ELSE 'pending' END,
+       token = NULL, epoch = NULL, lease_until_ms = NULL
+ WHERE state = 'leased'
+RETURNING id;
+
+-- name: clamp_due
+-- Stored times of a clock that was ahead: no page waits longer than any backoff can be.
+UPDATE pages SET due_ms = :latest WHERE state = 'deferred' AND due_ms > :latest;
+
+-- name: clamp_closed
+UPDATE hosts SET closed_until_ms = :latest WHERE closed_until_ms > :latest;
+
+-- name: add_hosts
+INSERT INTO hosts (authority) SELECT value FROM json_each(:authorities) WHERE true ON CONFLICT DO NOTHING;
+
+-- name: hosts
+-- Approved hosts with their gates, and whether anything can be claimed on them.
+SELECT id, authority, closed_until_ms,
+       EXISTS (SELECT 1 FROM pages WHERE host_id = hosts.id AND state = 'pending') AS stocked
+  FROM hosts
+ WHERE authority IN (SELECT value FROM json_each(:authorities));
+
+-- name: outside
+-- What an edited spec no longer covers: a host that no seed approves, a depth that is not allowed any more.
+SELECT id FROM pages
+ WHERE state IN ('pending', 'deferred')
+   AND (depth > :max_depth OR host_id NOT IN (SELECT id FROM hosts
+                                               WHERE authority IN (SELECT value FROM json_each(:authorities))));
+
+-- name: close_outside
+UPDATE pages SET state = 'done', due_ms = NULL WHERE id IN (SELECT value FROM json_each(:pages));
+
+-- name: record_outside
+INSERT INTO results (page_id, outcome, failed, finished_ms)
+SELECT value, 'out_of_scope', 0, :now FROM json_each(:pages);
+
+-- name: add_pages
+-- [hash_high, hash_low, url, host_id, depth, found_on]. What is known already is left as it is.
+INSERT INTO pages (hash_high, hash_low, url, host_id, depth, found_on)
+SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5 FROM json_each(:pages) WHERE true
+ON CONFLICT (hash_high, hash_low) DO NOTHING
+RETURNING host_id;
+
+-- name: finish
+-- [id, token]. Names page, state, epoch, token and a lease that has not run out: what is not returned was lost.
+UPDATE pages
+   SET state = 'done', token = NULL, epoch = NULL, lease_until_ms = NULL, attempts = 0
+  FROM json_each(:leases) AS lease
+ WHERE pages.id = lease.value ->> 0 AND pages.token = lease.value ->> 1
+   AND pages.state = 'leased' AND pages.epoch = :epoch AND pages.lease_until_ms > :now
+RETURNING pages.id;
+
+-- name: record
+INSERT INTO results (page_id, outcome, status, final_url, content_type, bytes, title, links, dropped_links,
+                     hops, error, failed, finished_ms, duration_ms)
+SELECT value ->> '$.page', value ->> '$.outcome', value ->> '$.status', value ->> '$.final_url',
+       value ->> '$.content_type', value ->> '$.bytes', value ->> '$.title', value ->> '$.links',
+       value ->> '$.dropped_links', value ->> '$.hops', value ->> '$.error', value ->> '$.failed',
+       :now, value ->> '$.duration_ms'
+  FROM json_each(:results);
+
+-- name: defer
+-- [id, token, due_ms]. A retry is a settled attempt: the claims without an outcome start anew.
+UPDATE pages
+   SET state = 'deferred', due_ms = lease.value ->> 2, retries = retries + 1, attempts = 0,
+       token = NULL, epoch = NULL, lease_until_ms = NULL
+  FROM json_each(:leases) AS lease
+ WHERE pages.id = lease.value ->> 0 AND pages.token = lease.value ->> 1
+   AND pages.state = 'leased' AND pages.epoch = :epoch AND pages.lease_until_ms > :now
+RETURNING pages.id;
+
+-- name: close_hosts
+-- [host_id, until_ms]. A gate is only ever moved further away.
+UPDATE hosts SET closed_until_ms = max(closed_until_ms, gate.value ->> 1)
+  FROM json_each(:gates) AS gate
+ WHERE hosts.id = gate.value ->> 0;
+
+-- name: release
+-- [id, token]. Given back unworked: no attempt is charged.
+UPDATE pages
+   SET state = 'pending', attempts = attempts - 1, token = NULL, epoch = NULL, lease_until_ms = NULL
+  FROM json_each(:leases) AS lease
+ WHERE pages.id = lease.value ->> 0 AND pages.token = lease.value ->> 1
+   AND pages.state = 'leased' AND pages.epoch = :epoch
+RETURNING pages.id, pages.host_id;
+
+-- name: renew
+-- [id, token]
+UPDATE pages SET lease_until_ms = :until
+  FROM json_each(:leases) AS lease
+ WHERE pages.id = lease.value ->> 0 AND pages.token = lease.value ->> 1
+   AND pages.state = 'leased' AND pages.epoch = :epoch AND pages.lease_until_ms > :now
+RETURNING pages.id;
+
+-- name: expire
+-- Leases that nobody renewed in time, of this very process (it was stopped, or too slow).
+UPDATE pages
+   SET state = CASE WHEN attempts >= :limit THEN 'quarantined' ELSE 'pending' END,
+       token = NULL, epoch = NULL, lease_until_ms = NULL
+ WHERE state = 'leased' AND lease_until_ms <= :now
+RETURNING host_id;
+
+-- name: promote
+UPDATE pages SET state = 'pending', due_ms = NULL WHERE state = 'deferred' AND due_ms <= :now RETURNING host_id;
+
+-- name: claim
+-- [host_id, slots]. Walks the pending pages of each host in the order of their discovery, as many as it has slots, and
+-- takes :limit in all; a page that was never claimed costs one of :budget.
+WITH RECURSIVE picked (host_id, slots, id) AS (
+  SELECT value ->> 0, value ->> 1,
+         (SELECT min(id) FROM pages WHERE host_id = value ->> 0 AND state = 'pending')
+    FROM json_each(:wants)
+  UNION ALL
+  SELECT host_id, slots - 1,
+         (SELECT min(id) FROM pages WHERE host_id = picked.host_id AND state = 'pending' AND id > picked.id)
+    FROM picked
+   WHERE slots > 1 AND id IS NOT NULL
+),
+affordable (id) AS (
+  SELECT id FROM (
+    SELECT pages.id, counted, sum(1 - counted) OVER (ORDER BY counted DESC, pages.id) AS cost
+      FROM picked JOIN pages ON pages.id = picked.id
+  )
+  WHERE counted = 1 OR cost <= :budget
+  LIMIT :limit
+)
+UPDATE pages
+   SET state = 'leased', token = lower(hex(randomblob(16))), epoch = :epoch, lease_until_ms = :until,
+       attempts = attempts + 1, counted = 1
+ WHERE id IN (SELECT id FROM affordable)
+RETURNING id, token, url, host_id, depth, attempts, retries;
+
+-- name: snapshot
+SELECT pending, leased, deferred, done, quarantined, counted, reclaimable, failed, bytes,
+       (SELECT min(due_ms) FROM pages WHERE state = 'deferred') AS next_due_ms
+  FROM counters;
+
+-- name: seed_results
+-- How the seeds fared, for the summary of a crawl that fetched nothing.
+SELECT pages.url, results.outcome, results.status, results.final_url, results.hops
+  FROM pages JOIN results ON results.page_id = pages.id
+ WHERE pages.depth = 0
+ ORDER BY pages.id
+ LIMIT :limit;
+
+-- name: usable_pages
+SELECT EXISTS (SELECT 1 FROM results WHERE outcome = 'ok' OR (outcome = 'not_html')) AS any;
+
+-- name: checkpoint
+PRAGMA wal_checkpoint(TRUNCATE);
+
+-- name: outcomes
+SELECT outcome, count(*) FROM results GROUP BY outcome ORDER BY count(*) DESC, outcome;
+
+-- name: finished_urls
+SELECT url FROM pages WHERE state = 'done';
+
+-- name: broken_invariants
+-- What the schema cannot say row by row. Empty, always: the crash tests ask after every kill.
+SELECT 'page done without result' FROM pages WHERE state = 'done' AND id NOT IN (SELECT page_id FROM results)
+UNION SELECT 'result of a page that is not done'
+        FROM results JOIN pages ON pages.id = page_id WHERE state <> 'done'
+UNION SELECT 'counters differ from the rows'
+        FROM counters
+       WHERE pending     <> (SELECT count(*) FROM pages WHERE state = 'pending')
+          OR leased      <> (SELECT count(*) FROM pages WHERE state = 'leased')
+          OR deferred    <> (SELECT count(*) FROM pages WHERE state = 'deferred')
+          OR done        <> (SELECT count(*) FROM pages WHERE state = 'done')
+          OR quarantined <> (SELECT count(*) FROM pages WHERE state = 'quarantined')
+          OR counted     <> (SELECT count(*) FROM pages WHERE counted)
+          OR reclaimable <> (SELECT count(*) FROM pages WHERE counted AND state = 'pending')
+          OR failed      <> (SELECT count(*) FROM results WHERE failed)
+          OR bytes       <> (SELECT coalesce(sum(bytes), 0) FROM results)
+UNION SELECT 'lease of an epoch that has not begun' FROM pages, meta WHERE pages.epoch > meta.epoch
+UNION SELECT 'page found on a page that is not done'
+        FROM pages JOIN pages AS parent ON parent.id = pages.found_on WHERE parent.state <> 'done';
