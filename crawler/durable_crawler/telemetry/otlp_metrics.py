@@ -1,0 +1,114 @@
+"""The catalogue as OTLP metrics, cumulative since the start of the process.
+
+Runs in the metric sink's thread. The data points are made from the plain numbers directly: instruments would cost the
+hot path 5 to 11 µs a record, and there is no observable histogram.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from opentelemetry.sdk.metrics.export import (
+    AggregationTemporality,
+    Gauge,
+    HistogramDataPoint,
+    MetricExporter,
+    MetricExportResult,
+    MetricsData,
+    NumberDataPoint,
+    ResourceMetrics,
+    ScopeMetrics,
+    Sum,
+)
+from opentelemetry.sdk.metrics.export import Histogram as HistogramData
+from opentelemetry.sdk.metrics.export import Metric as MetricData
+from opentelemetry.sdk.resources import Resource
+
+from durable_crawler.telemetry.catalogue import Metric, Series, Value, collect
+from durable_crawler.telemetry.exporters import SCOPE
+from durable_crawler.telemetry.stats import Buckets, Stats
+
+_CUMULATIVE = AggregationTemporality.CUMULATIVE
+
+
+class MetricSignal:
+    """All metrics as a sink sends them: one export each time, nothing kept; the next one says all there is to say."""
+
+    def __init__(
+        self, stats: Stats, exporter: MetricExporter, resource: Resource, started_ns: int, now_ns: Callable[[], int]
+    ) -> None:
+        self._stats = stats
+        self._exporter = exporter
+        self._resource = resource
+        self._now_ns = now_ns
+        self._collected_ns = started_ns
+        self._started_ns = started_ns
+        self._series_since: dict[tuple[str, tuple[str, ...]], int] = {}
+
+    def batches(self) -> Iterator[bool]:
+        """See ``sink.Signal``."""
+        taken = self._exporter.export(self._collect()) is MetricExportResult.SUCCESS
+        self._stats.metric_exports["sent" if taken else "failed"] += 1
+        yield taken
+
+    def abandon(self) -> None:
+        """See ``sink.Signal``: nothing is kept."""
+
+    def shutdown(self) -> None:
+        """See ``sink.Signal``."""
+        self._exporter.shutdown()
+
+    def _collect(self) -> MetricsData:
+        now_ns = max(self._now_ns(), self._collected_ns)
+        collected = collect(self._stats)
+        self._note_series(collected)
+        metrics = [self._metric(metric, series, now_ns) for metric, series in collected if series]
+        self._collected_ns = now_ns
+        scope = ScopeMetrics(SCOPE, metrics, "")
+        return MetricsData([ResourceMetrics(self._resource, [scope], "")])
+
+    def _note_series(self, collected: list[tuple[Metric, Series]]) -> None:
+        """Since when each series counts. A host's that comes back began after the last collection, from zero again."""
+        known = self._series_since
+        self._series_since = {
+            key: known.get(key, self._collected_ns)
+            for metric, series in collected
+            for key in ((metric.name, values) for values in series)
+        }
+
+    def _metric(self, metric: Metric, series: Series, now_ns: int) -> MetricData:
+        points = [
+            (dict(zip(metric.attributes, values, strict=True)), self._series_since[metric.name, values], value)
+            for values, value in series.items()
+        ]
+        data: Gauge | Sum | HistogramData
+        if metric.kind == "histogram":
+            histograms = [_histogram(attributes, since, now_ns, value) for attributes, since, value in points]
+            data = HistogramData(histograms, _CUMULATIVE)
+        else:
+            numbers = [
+                NumberDataPoint(attributes, since, now_ns, _number(value)) for attributes, since, value in points
+            ]
+            data = Gauge(numbers) if metric.kind == "gauge" else Sum(numbers, _CUMULATIVE, is_monotonic=True)
+        return MetricData(metric.name, metric.description, metric.unit, data)
+
+
+def _number(value: Value) -> int | float:
+    assert not isinstance(value, Buckets), "only histograms have buckets"
+    return value
+
+
+def _histogram(attributes: dict[str, str], since: int, now_ns: int, value: Value) -> HistogramDataPoint:
+    assert isinstance(value, Buckets), "a histogram has buckets"
+    # Neither extreme is known: the protocol leaves them out, and so does the encoder when they are absent.
+    return HistogramDataPoint(
+        attributes,
+        since,
+        now_ns,
+        value.count,
+        value.total,
+        value.counts,
+        value.bounds,
+        None,  # type: ignore[arg-type]
+        None,  # type: ignore[arg-type]
+    )

@@ -1,0 +1,48 @@
+"""The catalogue in the Prometheus text format, for ``/metrics``.
+
+Rendered by hand from the plain numbers: a scrape must cost the event loop microseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import accumulate
+
+from durable_crawler.telemetry.catalogue import Metric, Value, collect
+from durable_crawler.telemetry.stats import Buckets, Stats
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def render(stats: Stats) -> str:
+    """All metrics as text; a series that has no value yet is left out, its name is not."""
+    lines: list[str] = []
+    for metric, series in collect(stats):
+        name = metric.prometheus_name
+        lines.append(f"# HELP {name} {metric.description}")
+        lines.append(f"# TYPE {name} {metric.kind}")
+        for values, value in series.items():
+            lines.extend(_samples(metric, name, values, value))
+    return "\n".join(lines) + "\n"
+
+
+def _samples(metric: Metric, name: str, values: tuple[str, ...], value: Value) -> Iterator[str]:
+    labels = [_label(key, text) for key, text in zip(metric.attributes, values, strict=True)]
+    suffix = _braces(labels)
+    if not isinstance(value, Buckets):
+        yield f"{name}{suffix} {value}"
+        return
+    bounds = [*map(repr, value.bounds), "+Inf"]
+    for bound, count in zip(bounds, accumulate(value.counts), strict=True):
+        yield f"{name}_bucket{_braces([*labels, _label('le', bound)])} {count}"
+    yield f"{name}_sum{suffix} {value.total}"
+    yield f"{name}_count{suffix} {value.count}"
+
+
+def _label(key: str, text: str) -> str:
+    escaped = text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+    return f'{key}="{escaped}"'
+
+
+def _braces(labels: list[str]) -> str:
+    return f"{{{','.join(labels)}}}" if labels else ""

@@ -1,0 +1,197 @@
+"""Spans built after the fact: one per attempt at a page, with its HTTP exchanges and stages as children.
+
+Runs in the span sink's thread, from records that ``span_queue`` hands over. Nothing is started or ended while a page is
+worked on, so that a page which is not traced costs nothing.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.semconv.attributes import (
+    error_attributes,
+    http_attributes,
+    server_attributes,
+    url_attributes,
+)
+from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
+from opentelemetry.util.types import AttributeValue
+
+from crawljob.summary import RunSummary
+from durable_crawler.outcomes import Exchange, PageRecord, Stage
+from durable_crawler.telemetry.exporters import SCOPE
+from durable_crawler.telemetry.trace import Trace
+
+_SAMPLED = TraceFlags(TraceFlags.SAMPLED)
+_PORTS = {"http": 80, "https": 443}
+
+
+class SpanBuilder:
+    """Builds the spans of one process run."""
+
+    def __init__(self, trace: Trace, resource: Resource) -> None:
+        self._trace = trace
+        self._resource = resource
+        self._given_parent = None if trace.parent_id is None else self._context(trace.parent_id, remote=True)
+        self._page_parent = self._context(trace.page_parent_id, remote=trace.parent_id is not None)
+
+    def run(self, started_ns: int, ended_ns: int, summary: RunSummary | None) -> ReadableSpan:
+        """The span of the whole run."""
+        attributes: dict[str, AttributeValue] = {}
+        status = Status(StatusCode.UNSET)
+        if summary is not None:
+            attributes = {
+                "crawler.run.outcome": summary.outcome,
+                "crawler.run.reason": summary.reason,
+                "crawler.run.exit_code": summary.exit_code,
+                "crawler.pages.done": summary.progress.done,
+                "crawler.pages.failed": summary.progress.failed,
+            }
+            if summary.outcome == "failed":
+                attributes[error_attributes.ERROR_TYPE] = summary.reason
+                status = Status(StatusCode.ERROR, summary.message)
+        return self._span(
+            "crawl run",
+            self._trace.run_id,
+            self._given_parent,
+            (started_ns, ended_ns),
+            attributes=attributes,
+            status=status,
+        )
+
+    def page(self, record: PageRecord, settled_ns: int) -> list[ReadableSpan]:
+        """The page's span and its children; ``settled_ns`` stands in for the times of a page without stages."""
+        exchanges = () if record.fetched is None else record.fetched.exchanges
+        # A fetch that never came to a request (a name that does not resolve) is shown as the stage it was.
+        stages = [stage for stage in record.stages if stage.name != "fetch" or not exchanges]
+        parts: tuple[Exchange | Stage, ...] = (*exchanges, *record.stages)
+        times = [moment for part in parts for moment in (part.started_ns, part.ended_ns)]
+        span = (min(times, default=settled_ns), max(times, default=settled_ns))
+        page_id = self._trace.span_id(record.url, record.attempt, 0)
+        parent = self._context(page_id)
+        spans = [
+            self._span(
+                "crawl page",
+                page_id,
+                self._page_parent,
+                span,
+                attributes=_page_attributes(record),
+                status=_page_status(record),
+            )
+        ]
+        for index, exchange in enumerate(exchanges):
+            spans.append(self._exchange(record, exchange, index, parent))
+        for number, stage in enumerate(stages, start=len(spans)):
+            child = self._trace.span_id(record.url, record.attempt, number)
+            spans.append(self._span(stage.name, child, parent, (stage.started_ns, stage.ended_ns)))
+        return spans
+
+    def _exchange(self, record: PageRecord, exchange: Exchange, index: int, parent: SpanContext) -> ReadableSpan:
+        attributes: dict[str, AttributeValue] = {
+            http_attributes.HTTP_REQUEST_METHOD: "GET",
+            url_attributes.URL_FULL: exchange.url,
+            **_server(exchange.url),
+        }
+        status = Status(StatusCode.UNSET)
+        if index:
+            attributes[http_attributes.HTTP_REQUEST_RESEND_COUNT] = index
+        if exchange.status is not None:
+            attributes[http_attributes.HTTP_RESPONSE_STATUS_CODE] = exchange.status
+        if exchange.error or exchange.status is None:
+            attributes[error_attributes.ERROR_TYPE] = _outcome(record)
+            status = Status(StatusCode.ERROR, exchange.error or None)
+        elif exchange.status >= 400:
+            attributes[error_attributes.ERROR_TYPE] = str(exchange.status)
+            status = Status(StatusCode.ERROR)
+        return self._span(
+            "GET",
+            self._trace.span_id(record.url, record.attempt, index + 1),
+            parent,
+            (exchange.started_ns, exchange.ended_ns),
+            attributes=attributes,
+            status=status,
+            kind=SpanKind.CLIENT,
+        )
+
+    def _span(
+        self,
+        name: str,
+        span_id: int,
+        parent: SpanContext | None,
+        times: tuple[int, int],
+        *,
+        attributes: dict[str, AttributeValue] | None = None,
+        status: Status | None = None,
+        kind: SpanKind = SpanKind.INTERNAL,
+    ) -> ReadableSpan:
+        started_ns, ended_ns = times
+        return ReadableSpan(
+            name,
+            self._context(span_id),
+            parent,
+            resource=self._resource,
+            attributes=attributes or {},
+            kind=kind,
+            status=Status(StatusCode.UNSET) if status is None else status,
+            start_time=started_ns,
+            end_time=max(started_ns, ended_ns),  # the wall clock may have been set back in between
+            instrumentation_scope=SCOPE,
+        )
+
+    def _context(self, span_id: int, *, remote: bool = False) -> SpanContext:
+        return SpanContext(self._trace.trace_id, span_id, remote, _SAMPLED)
+
+
+def _page_attributes(record: PageRecord) -> dict[str, AttributeValue]:
+    attributes: dict[str, AttributeValue] = {
+        url_attributes.URL_FULL: record.url,
+        "crawler.depth": record.depth,
+        "crawler.attempt": record.attempt,
+        "crawler.state": record.settled,
+        "crawler.links": record.links,
+    }
+    if record.fetched is not None:
+        attributes["crawler.outcome"] = record.fetched.outcome.value
+        attributes["crawler.body.size"] = record.fetched.body_bytes
+        if record.fetched.status is not None:
+            attributes[http_attributes.HTTP_RESPONSE_STATUS_CODE] = record.fetched.status
+    if _failed(record):
+        attributes[error_attributes.ERROR_TYPE] = _outcome(record)
+    return attributes
+
+
+def _page_status(record: PageRecord) -> Status:
+    if not _failed(record):
+        return Status(StatusCode.UNSET)
+    if record.settled == "lost":
+        return Status(StatusCode.ERROR, "the lease was lost; nothing of this attempt was kept")
+    return Status(StatusCode.ERROR, (record.fetched.error if record.fetched is not None else "") or None)
+
+
+def _failed(record: PageRecord) -> bool:
+    if record.settled in ("quarantined", "lost"):
+        return True
+    return record.fetched is not None and record.fetched.outcome.failed
+
+
+def _outcome(record: PageRecord) -> str:
+    """``error.type``: one of a few words, never a text."""
+    if record.settled in ("quarantined", "lost") or record.fetched is None:
+        return record.settled
+    return record.fetched.outcome.value
+
+
+def _server(url: str) -> dict[str, AttributeValue]:
+    try:
+        parts = urlsplit(url)
+        port = parts.port or _PORTS.get(parts.scheme)
+    except ValueError:
+        return {}
+    attributes: dict[str, AttributeValue] = {}
+    if parts.hostname:
+        attributes[server_attributes.SERVER_ADDRESS] = parts.hostname
+    if port:
+        attributes[server_attributes.SERVER_PORT] = port
+    return attributes
