@@ -210,10 +210,11 @@ def _run(command: Sequence[str], limit_seconds: float) -> tuple[int | None, str]
     def forward() -> None:
         nonlocal last_words
         assert process.stderr is not None
-        for line in process.stderr:
-            sys.stderr.write(line)
-            sys.stderr.flush()
-            last_words = line.strip() or last_words
+        with process.stderr as lines:
+            for line in lines:
+                sys.stderr.write(line)
+                sys.stderr.flush()
+                last_words = line.strip() or last_words
 
     reader = threading.Thread(target=forward, daemon=True)
     reader.start()

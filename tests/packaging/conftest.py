@@ -1,0 +1,37 @@
+"""What the packaging tests share: helm where it can be had, and the wheel, built once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.support.toolchain.cache import Unavailable
+from tools import generate
+
+
+@pytest.fixture(scope="session")
+def helm() -> Path:
+    """Helm 4."""
+    try:
+        return generate.find_helm()
+    except Unavailable as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from the checkout by the locked backend, without a network."""
+    folder = tmp_path_factory.mktemp("wheel")
+    done = subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", folder],
+        cwd=generate.ROOT,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    (built,) = folder.glob("*.whl")
+    return built

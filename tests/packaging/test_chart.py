@@ -1,0 +1,287 @@
+"""The chart: values that mean something and refuse typos, and objects that a strict cluster admits."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema  # type: ignore[import-untyped] # its stubs are a package of their own
+import pytest
+import yaml
+from tests.support import podsecurity
+from tools.generate import CHART, ROOT
+
+from crawljob.crd import crd
+from crawljob_operator import names, rbac
+
+Objects = list[dict[str, Any]]
+Render = Callable[[dict[str, Any]], Objects]
+
+SCHEMA = json.loads((ROOT / CHART / "values.schema.json").read_text())
+VALUES = yaml.safe_load((ROOT / CHART / "values.yaml").read_text())
+
+# For every value, one that is not its default and is seen in what the chart renders.
+OTHER_VALUES: dict[str, Any] = {
+    "image.repository": "registry.example.org/crawler",
+    "image.tag": "9.9.9",
+    "image.pullPolicy": "Always",
+    "imagePullSecrets": [{"name": "pull"}],
+    "crawler.image": "registry.example.org/crawler:other",
+    "watchNamespaces": ["team-a", "team-b"],
+    "crds.enabled": False,
+    "crds.keep": False,
+    "resources.requests.cpu": "50m",
+    "resources.requests.memory": "128Mi",
+    "resources.limits.memory": "512Mi",
+    "nodeSelector": {"kubernetes.io/arch": "amd64"},
+    "tolerations": [{"key": "dedicated", "operator": "Exists", "effect": "NoSchedule"}],
+    "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}},
+    "priorityClassName": "system-cluster-critical",
+}
+
+
+@pytest.fixture(scope="module")
+def render(helm: Path, tmp_path_factory: pytest.TempPathFactory) -> Render:
+    """Renders the chart as an installation called `test` in the namespace `apart` would be."""
+    folder = tmp_path_factory.mktemp("values")
+
+    def rendered(values: dict[str, Any]) -> Objects:
+        file = folder / "values.yaml"
+        file.write_text(yaml.safe_dump(values))
+        done = _helm(helm, "template", "test", CHART, "--namespace", "apart", "--values", file)
+        assert done.returncode == 0, done.stderr
+        return [item for item in yaml.safe_load_all(done.stdout) if item]
+
+    return rendered
+
+
+def _helm(helm: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([helm, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+
+
+def _leaves(node: Any, path: str = "") -> Iterator[str]:
+    if isinstance(node, dict) and node:
+        for key, value in node.items():
+            yield from _leaves(value, f"{path}.{key}" if path else key)
+    else:
+        yield path
+
+
+def _with(path: str, value: Any) -> dict[str, Any]:
+    for key in reversed(path.split(".")):
+        value = {key: value}
+    assert isinstance(value, dict)
+    return value
+
+
+def _one(objects: Objects, kind: str) -> dict[str, Any]:
+    (found,) = (item for item in objects if item["kind"] == kind)
+    return found
+
+
+def _container(objects: Objects) -> dict[str, Any]:
+    (container,) = _one(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
+    assert isinstance(container, dict)
+    return container
+
+
+def _environment(objects: Objects) -> dict[str, str]:
+    return {entry["name"]: entry["value"] for entry in _container(objects)["env"]}
+
+
+def test_the_default_values_fit_their_schema() -> None:
+    jsonschema.Draft7Validator.check_schema(SCHEMA)
+    jsonschema.Draft7Validator(SCHEMA).validate(VALUES)
+
+
+def test_every_value_is_described() -> None:
+    """A value has a sentence above it, or the object that it is in has one."""
+    described, parents = set(), [""] * 8
+    text = (ROOT / CHART / "values.yaml").read_text()
+    for before, line in itertools.pairwise(["", *text.splitlines()]):
+        key, depth = line.strip().partition(":")[0], (len(line) - len(line.lstrip())) // 2
+        parents[depth] = key
+        if before.lstrip().startswith("# -- "):
+            described.add(".".join(parents[: depth + 1]))
+    for path in _leaves(VALUES):
+        assert any(path == known or path.startswith(f"{known}.") for known in described), f"nothing describes {path}"
+
+
+@pytest.mark.parametrize("path", sorted({*_leaves(VALUES)} | {"somethingElse"}))
+def test_a_typo_in_a_value_is_refused(path: str) -> None:
+    values = _with(f"{path}x", _value(path))
+    assert list(jsonschema.Draft7Validator(SCHEMA).iter_errors(values))
+
+
+def _value(path: str) -> Any:
+    node = VALUES
+    for key in path.split("."):
+        node = node.get(key) if isinstance(node, dict) else None
+    return node
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"watchNamespaces": "default"},
+        {"watchNamespaces": ["Not A Name"]},
+        {"image": {"repository": ""}},
+        {"image": {"repository": "crawler", "tag": "a:b"}},
+        {"image": {"repository": "crawler", "pullPolicy": "Sometimes"}},
+        {"crds": {"keep": "yes"}},
+        {"resources": {"limits": {"memory": "lots"}}},
+        {"imagePullSecrets": ["pull"]},
+    ],
+    ids=str,
+)
+def test_a_value_of_the_wrong_kind_is_refused(values: dict[str, Any]) -> None:
+    assert list(jsonschema.Draft7Validator(SCHEMA).iter_errors(values))
+
+
+def test_helm_itself_refuses_a_typo(helm: Path) -> None:
+    done = _helm(helm, "template", "test", CHART, "--set", "watchNamespace=default")
+    assert done.returncode != 0
+    assert "watchNamespace" in done.stderr
+
+
+def test_helm_finds_nothing_to_complain_about(helm: Path) -> None:
+    done = _helm(helm, "lint", "--strict", CHART)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_table_of_other_values_names_every_value() -> None:
+    assert {*OTHER_VALUES} == {*_leaves(VALUES)}
+
+
+@pytest.mark.parametrize("path", OTHER_VALUES)
+def test_every_value_has_an_effect(path: str, render: Render) -> None:
+    values = _with(path, OTHER_VALUES[path])
+    jsonschema.Draft7Validator(SCHEMA).validate(values)
+    assert render(values) != render({})
+
+
+@pytest.mark.parametrize("values", [{}, *(_with(path, value) for path, value in OTHER_VALUES.items())], ids=str)
+def test_every_rendered_pod_fits_the_restricted_profile(values: dict[str, Any], render: Render) -> None:
+    pods = [item["spec"]["template"]["spec"] for item in render(values) if "template" in item.get("spec", {})]
+    assert pods
+    assert [podsecurity.violations(pod) for pod in pods] == [[]] * len(pods)
+    for pod in pods:
+        (container,) = pod["containers"]
+        assert container["securityContext"]["readOnlyRootFilesystem"] is True
+        assert container["resources"]["limits"]["memory"]
+
+
+def test_the_profile_check_sees_what_is_missing() -> None:
+    """The judge is judged too: a bare Pod and one with everything forbidden."""
+    bare = {"containers": [{"name": "a"}]}
+    assert len(podsecurity.violations(bare)) == 4
+    wild = {
+        "hostNetwork": True,
+        "volumes": [{"name": "root", "hostPath": {"path": "/"}}],
+        "securityContext": {"runAsNonRoot": True, "runAsUser": 0, "seccompProfile": {"type": "Unconfined"}},
+        "containers": [
+            {
+                "name": "a",
+                "ports": [{"containerPort": 1, "hostPort": 1}],
+                "securityContext": {"privileged": True, "capabilities": {"drop": ["ALL"], "add": ["SYS_ADMIN"]}},
+            }
+        ],
+    }
+    assert len(podsecurity.violations(wild)) == 8
+
+
+def test_the_definition_is_the_models_and_survives_an_uninstall(render: Render) -> None:
+    definition = _one(render({}), "CustomResourceDefinition")
+    assert definition["spec"] == crd()["spec"]
+    assert definition["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+    assert "annotations" not in _one(render({"crds": {"keep": False}}), "CustomResourceDefinition")["metadata"]
+    assert not [item for item in render({"crds": {"enabled": False}}) if item["kind"] == "CustomResourceDefinition"]
+
+
+def test_the_whole_cluster_is_watched_with_a_cluster_role(render: Render) -> None:
+    objects = render({})
+    assert _one(objects, "ClusterRole")["rules"] == rbac.rules(clusterwide=True)
+    assert _one(objects, "ClusterRoleBinding")["subjects"] == [
+        {"kind": "ServiceAccount", "name": _account(objects), "namespace": "apart"}
+    ]
+    assert not {"Role", "RoleBinding"} & {item["kind"] for item in objects}
+    assert names.ENV_NAMESPACES not in _environment(objects)
+
+
+def test_chosen_namespaces_are_watched_with_a_role_in_each(render: Render) -> None:
+    objects = render({"watchNamespaces": ["team-a", "team-b"]})
+    assert not {"ClusterRole", "ClusterRoleBinding"} & {item["kind"] for item in objects}
+    for kind in ("Role", "RoleBinding"):
+        assert [x["metadata"]["namespace"] for x in objects if x["kind"] == kind] == ["team-a", "team-b"]
+    for item in objects:
+        if item["kind"] == "Role":
+            assert item["rules"] == rbac.rules(clusterwide=False)
+        if item["kind"] == "RoleBinding":
+            assert item["subjects"][0] == {"kind": "ServiceAccount", "name": _account(objects), "namespace": "apart"}
+    assert _environment(objects)[names.ENV_NAMESPACES] == "team-a,team-b"
+
+
+@pytest.mark.parametrize("clusterwide", [True, False])
+def test_the_operator_has_no_right_that_it_must_never_have(clusterwide: bool) -> None:
+    rights = {
+        (resource, verb)
+        for rule in rbac.rules(clusterwide=clusterwide)
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    assert not {resource for resource, _ in rights} & {"secrets", "pods/exec", "nodes", "*"}
+    assert "*" not in {verb for _, verb in rights}
+
+
+def test_the_crawler_runs_the_operators_image_unless_told_otherwise(render: Render) -> None:
+    own = {"image": {"repository": "crawler", "tag": "1.2.3"}}
+    assert _container(render(own))["image"] == "crawler:1.2.3"
+    assert _environment(render(own))[names.ENV_CRAWLER_IMAGE] == "crawler:1.2.3"
+    other = {**own, "crawler": {"image": "other:1"}}
+    assert _container(render(other))["image"] == "crawler:1.2.3"
+    assert _environment(render(other))[names.ENV_CRAWLER_IMAGE] == "other:1"
+
+
+def test_the_deployment_is_one_operator_at_a_time_and_is_probed_where_it_listens(render: Render) -> None:
+    deployment = _one(render({}), "Deployment")["spec"]
+    assert deployment["replicas"] == 1
+    assert deployment["strategy"] == {"type": "Recreate"}
+    assert deployment["selector"]["matchLabels"].items() <= deployment["template"]["metadata"]["labels"].items()
+    container = _container(render({}))
+    port = int(names.DEFAULT_LISTEN.rsplit(":", 1)[1])
+    assert container["ports"] == [{"name": "http", "containerPort": port}]
+    for probe in ("livenessProbe", "readinessProbe"):
+        assert container[probe]["httpGet"] == {"path": "/healthz", "port": "http"}
+
+
+def test_the_operators_own_pod_is_none_of_the_pods_that_it_watches(render: Render) -> None:
+    labels = _one(render({}), "Deployment")["spec"]["template"]["metadata"]["labels"]
+    key, value = names.SELECTOR.split("=")
+    assert labels.get(key) != value
+
+
+@pytest.mark.parametrize("release", ["durable-crawler", "a", "x" * 53])
+def test_names_fit_for_every_release_name(release: str, helm: Path) -> None:
+    done = _helm(helm, "template", release, CHART)
+    assert done.returncode == 0, done.stderr
+    for item in yaml.safe_load_all(done.stdout):
+        assert len(item["metadata"]["name"]) <= 63
+
+
+def test_the_notes_are_true_for_the_chosen_values(helm: Path) -> None:
+    install = ("install", "test", CHART, "--dry-run=client", "--namespace", "apart")
+    assert "every namespace" in _helm(helm, *install).stdout
+    chosen = _helm(helm, *install, "--set", "watchNamespaces={team-a}", "--set", "crds.keep=false").stdout
+    notes = chosen[chosen.index("NOTES:") :]
+    assert "runs CrawlJobs in team-a." in notes
+    assert "deletes the CrawlJob definition" in notes
+
+
+def _account(objects: Objects) -> str:
+    name = _one(objects, "ServiceAccount")["metadata"]["name"]
+    assert _one(objects, "Deployment")["spec"]["template"]["spec"]["serviceAccountName"] == name
+    return str(name)
