@@ -103,9 +103,7 @@ def decide(job: Job, seen: Seen, now: datetime) -> Decision:
     if ledger.complete or ledger.failed:
         plan = _finish(ledger, pod)
     elif foreign:
-        plan = _conflict(
-            "PodConflict", f"A Pod named {seen.pod.name if seen.pod else ''} belongs to somebody else.", now
-        )
+        plan = _conflict("PodConflict", f"The Pod {seen.pod.name if seen.pod else ''} belongs to somebody else.", now)
     elif job.spec is None:
         plan = _invalid(job)
     elif pod is None:
@@ -202,22 +200,31 @@ def _with_living_pod(job: Job, pod: Pod, ledger: Ledger, now: datetime) -> _Plan
     assert job.spec is not None, "an invalid spec is answered before"
     if job.spec.suspend:
         return _suspending(pod, now)
-    if pod.spec_hash != spec_hash(job.spec) and (not pod.deleting or requested_stop(job.status) == "SpecChanged"):
+    if not pod.deleting and pod.spec_hash != spec_hash(job.spec):
         note = Note("SpecChanged", f"Pod {pod.name} is being stopped; the next one gets the new spec.")
         restarting = Wanted("True", note)
         return _Plan("Restarting", Wanted("False", note), {"Restarting": restarting}, _stopped(pod), now + SOON)
     state = explain(pod)
     if pod.deleting:
-        more: dict[ConditionType, Wanted] = {"Restarting": Wanted("True", state.note)}
-        return _Plan("Restarting", Wanted("False", state.note), more, recheck_at=now + SOON)
+        return _terminating(requested_stop(job.status), state.note, now)
+    # The counter is set back when the Pod has been up for long enough; no event tells.
+    due = healthy_at(pod, job.spec.restart_policy) if ledger.consecutive_failures else None
     if state.ready:
-        # The counter is set back when the Pod has been healthy for long enough; nothing else happens then.
-        due = healthy_at(pod, job.spec.restart_policy) if ledger.consecutive_failures else None
         return _Plan("Running", Wanted("True", state.note), recheck_at=due)
     if state.stalled:
         return _stalled(state.note)
-    due = healthy_at(pod, job.spec.restart_policy) if ledger.consecutive_failures else None
-    return _Plan("Restarting" if ledger.restarts else "Pending", Wanted("False", state.note), recheck_at=due)
+    phase: Phase = "Running" if pod.running_since else "Restarting" if ledger.restarts else "Pending"
+    return _Plan(phase, Wanted("False", state.note), recheck_at=due)
+
+
+def _terminating(requested: str, note: Note, now: datetime) -> _Plan:
+    """A Pod on its way out; if we asked for it, the status keeps saying so until the end is entered."""
+    more: dict[ConditionType, Wanted] = {"Restarting": Wanted("True", note)}
+    if requested == "SpecChanged":
+        more["Restarting"] = Wanted("True", Note(requested, note.message))
+    elif requested == "Suspended":
+        more["Suspended"] = Wanted("False", Note("Suspending", note.message))
+    return _Plan("Restarting", Wanted("False", more["Restarting"].note), more, recheck_at=now + SOON)
 
 
 def _suspending(pod: Pod, now: datetime) -> _Plan:
@@ -250,10 +257,12 @@ def _foreign(uid: str, seen: Seen) -> tuple[str, str] | None:
     return None
 
 
-def _decision(job: Job, seen: Seen, pod: Pod | None, ledger: Ledger, plan: _Plan, now: datetime) -> Decision:
+def _decision(  # noqa: PLR0917 - what the branches have found out, each once
+    job: Job, seen: Seen, pod: Pod | None, ledger: Ledger, plan: _Plan, now: datetime
+) -> Decision:
     wanted: dict[ConditionType, Wanted] = {
         "Ready": plan.ready,
-        "StorageReady": _storage(job.uid, seen.volume),
+        "StorageReady": _storage(job.uid, seen.volume, started=ledger.start_time is not None),
         **plan.more,
     }
     old = job.status
@@ -289,21 +298,22 @@ def _decision(job: Job, seen: Seen, pod: Pod | None, ledger: Ledger, plan: _Plan
     )
 
 
-def _storage(uid: str, volume: Volume | None) -> Wanted:
+def _storage(uid: str, volume: Volume | None, *, started: bool) -> Wanted:
     if volume is None:
-        return Wanted("False", Note("NotCreated", "There is no volume yet."))
-    if volume.owner_uid != uid:
-        return Wanted("False", Note("PVCConflict", f"{volume.name} belongs to somebody else."))
-    if volume.deleting:
-        return Wanted("False", Note("PVCTerminating", f"{volume.name} is being deleted."))
-    if volume.phase == "Bound":
+        note = Note("PVCLost", "The volume is gone.") if started else Note("NotCreated", "There is no volume yet.")
+    elif volume.owner_uid != uid:
+        note = Note("PVCConflict", f"{volume.name} belongs to somebody else.")
+    elif volume.deleting:
+        note = Note("PVCTerminating", f"{volume.name} is being deleted.")
+    elif volume.phase == "Bound":
         return Wanted("True", Note("Bound", f"{volume.name} is bound."))
-    if volume.phase == "Lost":
-        return Wanted("False", Note("PVCLost", f"{volume.name} has lost its PersistentVolume."))
-    if volume.note is not None and volume.note.reason == "WaitForFirstConsumer":
+    elif volume.phase == "Lost":
+        note = Note("PVCLost", f"{volume.name} has lost its PersistentVolume.")
+    elif volume.note is not None and volume.note.reason == "WaitForFirstConsumer":
         return Wanted("Unknown", volume.note)
-    message = volume.note.message if volume.note else f"{volume.name} is not bound yet."
-    return Wanted("False", Note("PVCPending", message))
+    else:
+        note = Note("PVCPending", volume.note.message if volume.note else f"{volume.name} is not bound yet.")
+    return Wanted("False", note)
 
 
 def _unused_configs(uid: str, seen: Seen, pod: Pod | None) -> tuple[Action, ...]:

@@ -1,0 +1,96 @@
+"""Executes a decision's actions in their order, each guarded so that a repeated or outdated one does no harm."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from crawljob.spec import CrawlJobSpec
+from crawljob_operator import render
+from crawljob_operator.decide import Action, CreateConfig, CreatePod, CreateVolume, DeleteConfig, DeletePod
+from crawljob_operator.kube import CONFIGS, PODS, VOLUMES, ApiError, ConflictError, Kube, Raw, Resource
+from crawljob_operator.observed import Job, Note
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The API server will not have this object as it is; the rest of the decision was not executed."""
+
+    note: Note
+    stalled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """``changed``: something was done that calls for another look at once."""
+
+    changed: bool = False
+    refused: Refused | None = None
+
+
+async def apply(kube: Kube, job: Job, actions: tuple[Action, ...], default_image: str) -> Applied:
+    """Execute. Raises ``ApiError`` or a network error where asking again later may help."""
+    changed = False
+    for action in actions:
+        match action:
+            case DeletePod(name, uid):
+                await _delete(kube, PODS, job.namespace, name, uid)
+            case DeleteConfig(name, uid):
+                await _delete(kube, CONFIGS, job.namespace, name, uid)
+            case CreateVolume() | CreateConfig() | CreatePod():
+                assert job.spec is not None, "nothing is created from a spec that cannot be read"
+                resource, body = _rendered(action, job, job.spec, default_image)
+                refused = await _create(kube, resource, body)
+                if refused is not None:
+                    return Applied(changed=True, refused=refused)
+                changed = True
+    return Applied(changed)
+
+
+def _rendered(
+    action: CreateVolume | CreateConfig | CreatePod, job: Job, spec: CrawlJobSpec, default_image: str
+) -> tuple[Resource, Raw]:
+    match action:
+        case CreateVolume():
+            return VOLUMES, render.volume(job, spec)
+        case CreateConfig():
+            return CONFIGS, render.config(job, spec)
+        case CreatePod(attempt):
+            return PODS, render.pod(job, spec, attempt, default_image)
+
+
+async def _delete(kube: Kube, resource: Resource, namespace: str, name: str, uid: str) -> None:
+    try:
+        await kube.delete(resource, namespace, name, uid)
+    except ConflictError:
+        return  # another object has the name by now: the next look decides about that one
+
+
+async def _create(kube: Kube, resource: Resource, body: Raw) -> Refused | None:
+    try:
+        await kube.create(resource, body)
+    except ConflictError as error:
+        if error.reason != "AlreadyExists":
+            raise  # a quota that was being updated: ask again
+        return None  # the next look tells whose it is
+    except ApiError as error:
+        refused = _refusal(error, body["kind"])
+        if refused is None:
+            raise
+        return refused
+    return None
+
+
+def _refusal(error: ApiError, kind: str) -> Refused | None:
+    """What a refusal means; ``None`` for what is only a moment's trouble of the API server."""
+    message = f"{kind}: {error.message}"
+    if error.status == 403 and error.reason == "NamespaceTerminating":
+        return Refused(Note("NamespaceTerminating", message), stalled=False)
+    if error.status == 403 and "exceeded quota" in error.message:
+        return Refused(Note("QuotaExceeded", message), stalled=False)
+    if error.status == 403 and "cannot create resource" not in error.message:
+        return Refused(Note("PodAdmissionRejected" if kind == "Pod" else "AdmissionRejected", message), stalled=True)
+    if error.status in (400, 422):
+        return Refused(Note("PodAdmissionRejected" if kind == "Pod" else "AdmissionRejected", message), stalled=True)
+    if error.status >= 500 and "webhook" in error.message:
+        return Refused(Note("WebhookUnavailable", message), stalled=False)
+    return None

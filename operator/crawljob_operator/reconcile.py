@@ -1,0 +1,190 @@
+"""One level-based reconcile: read live, decide, write the status if it changed, then act.
+
+Called by the work queue with a key, whatever woke it. It may be killed between any two calls: the next one begins
+with what the API server has.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from crawljob import manifest
+from crawljob.problems import InvalidInputError, Problem
+from crawljob.spec import CrawlJobSpec
+from crawljob.status import CrawlJobStatus
+from crawljob_operator import names, render
+from crawljob_operator.announce import announce
+from crawljob_operator.apply import Refused, apply
+from crawljob_operator.decide import Decision, decide
+from crawljob_operator.kube import (
+    CONFIGS,
+    CRAWLJOBS,
+    EVENTS,
+    NETWORK_ERRORS,
+    PODS,
+    VOLUMES,
+    ApiError,
+    ConflictError,
+    Kube,
+    NotFoundError,
+)
+from crawljob_operator.observed import Config, Job, Note, Pod, Refusal, Seen, Volume
+from crawljob_operator.patching import status_patch
+from crawljob_operator.progress import ProgressReader
+from crawljob_operator.workqueue import Key
+
+log = logging.getLogger(__name__)
+
+REFUSAL_FIRST_SECONDS = 10
+REFUSAL_MAX_SECONDS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusals:
+    """Refusals in a row of one CrawlJob's generation; only in memory, a new operator simply asks again."""
+
+    generation: int
+    number: int
+    latest: Refusal
+
+
+class Reconciler:
+    """Reconciles CrawlJobs; keeps in memory only what may be lost."""
+
+    def __init__(
+        self, kube: Kube, progress: ProgressReader, crawler_image: str, clock: Callable[[], datetime] | None = None
+    ) -> None:
+        self._kube = kube
+        self._progress = progress
+        self._image = crawler_image
+        self._now = clock or (lambda: datetime.now(UTC))
+        self._refusals: dict[str, _Refusals] = {}
+        self._uids: dict[Key, str] = {}
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Bring one CrawlJob forward; returns the seconds until it must be looked at again."""
+        raw = await self._kube.get(CRAWLJOBS, key.namespace, key.name)
+        if raw is None:
+            self._forget(self._uids.pop(key, ""))
+            return None
+        job = read_job(raw)
+        if self._uids.get(key, job.uid) != job.uid:
+            self._forget(self._uids[key])
+        self._uids[key] = job.uid
+        if job.deleting:
+            return None
+        seen = await self._look(job)
+        now = self._now()
+        decision = decide(job, seen, now)
+        patch = status_patch(raw.get("status") or {}, decision.status)
+        if patch and not await self._write(job, raw, patch):
+            return 0.0
+        if patch:
+            await self._announce(job, decision, now)
+        applied = await apply(self._kube, job, decision.actions, self._image)
+        self._remember(job, applied.refused, created=applied.changed, now=now)
+        if applied.changed:
+            return 0.0
+        return self._again_in(job, seen, decision, now)
+
+    async def _look(self, job: Job) -> Seen:
+        """The live state around the job, each object read from the store."""
+        kube, namespace = self._kube, job.namespace
+        raw_pod = await kube.get(PODS, namespace, render.pod_name(job))
+        raw_volume = await kube.get(VOLUMES, namespace, render.volume_name(job))
+        labels = f"{names.LABEL_UID}={job.uid}"
+        configs = [Config.from_raw(item) async for item in kube.items(CONFIGS, namespace, labels=labels)]
+        wanted = render.config_name(job, job.spec) if job.spec else ""
+        if wanted and raw_pod is None and not any(config.name == wanted for config in configs):
+            foreign = await kube.get(CONFIGS, namespace, wanted)
+            configs += [Config.from_raw(foreign)] if foreign else []
+        pod = Pod.from_raw(raw_pod) if raw_pod else None
+        progress = None
+        if pod is not None and pod.owner_uid == job.uid and job.spec is not None:
+            progress = await self._progress.read(job.uid, pod, job.spec.listen.port)
+        refusals = self._refusals.get(job.uid)
+        return Seen(
+            pod=pod,
+            volume=await self._volume(namespace, raw_volume) if raw_volume else None,
+            configs=tuple(configs),
+            config_name=wanted,
+            progress=progress,
+            refusal=refusals.latest if refusals and refusals.generation == job.generation else None,
+        )
+
+    async def _volume(self, namespace: str, raw: dict[str, Any]) -> Volume:
+        volume = Volume.from_raw(raw)
+        if volume.phase != "Pending" or volume.deleting:
+            return volume
+        fields = f"involvedObject.uid={volume.uid},involvedObject.kind=PersistentVolumeClaim"
+        events = [event async for event in self._kube.items(EVENTS, namespace, fields=fields)]
+        if not events:
+            return volume
+        latest = max(events, key=lambda e: e.get("lastTimestamp") or e.get("eventTime") or "")
+        note = Note(str(latest.get("reason") or ""), str(latest.get("message") or ""))
+        return replace(volume, note=note)
+
+    async def _write(self, job: Job, raw: dict[str, Any], patch: dict[str, Any]) -> bool:
+        """Write the status as of what was read; ``False`` when the CrawlJob has changed or gone since."""
+        guarded = {"metadata": {"resourceVersion": raw["metadata"]["resourceVersion"]}, "status": patch}
+        try:
+            await self._kube.patch(CRAWLJOBS, job.namespace, job.name, guarded, part="status")
+        except (ConflictError, NotFoundError):
+            return False
+        return True
+
+    async def _announce(self, job: Job, decision: Decision, now: datetime) -> None:
+        for announcement in decision.announcements:
+            try:
+                await announce(self._kube, job, announcement, now)
+            except (ApiError, *NETWORK_ERRORS) as error:
+                # Events are for people; a crawl does not wait for them.
+                log.warning("an Event was not recorded: %s", error, extra={"crawljob": f"{job.namespace}/{job.name}"})
+
+    def _remember(self, job: Job, refused: Refused | None, *, created: bool, now: datetime) -> None:
+        if refused is None:
+            if created:
+                self._refusals.pop(job.uid, None)
+            return
+        before = self._refusals.get(job.uid)
+        number = before.number + 1 if before and before.generation == job.generation else 1
+        wait = min(REFUSAL_FIRST_SECONDS * 2 ** min(number - 1, 10), REFUSAL_MAX_SECONDS)
+        refusal = Refusal(refused.note, now + timedelta(seconds=wait), refused.stalled)
+        self._refusals[job.uid] = _Refusals(job.generation, number, refusal)
+
+    def _again_in(self, job: Job, seen: Seen, decision: Decision, now: datetime) -> float | None:
+        waits = []
+        if decision.recheck_at is not None:
+            waits.append(max(0.0, (decision.recheck_at - now).total_seconds()))
+        if seen.pod is not None and decision.status.phase == "Running":
+            waits.append(max(1.0, self._progress.due_in(job.uid, seen.pod)))
+        return min(waits, default=None)
+
+    def _forget(self, uid: str) -> None:
+        self._refusals.pop(uid, None)
+        self._progress.forget(uid)
+
+
+def read_job(raw: dict[str, Any]) -> Job:
+    """A CrawlJob as the API server returns it; a spec that cannot be used becomes its problems."""
+    metadata = raw["metadata"]
+    spec: CrawlJobSpec | None = None
+    problems: tuple[Problem, ...] = ()
+    try:
+        spec = manifest.parse(raw.get("spec"))
+    except InvalidInputError as error:
+        problems = error.problems
+    return Job(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        generation=metadata.get("generation") or 0,
+        status=CrawlJobStatus.model_validate(raw.get("status") or {}),
+        spec=spec,
+        problems=problems,
+        deleting=bool(metadata.get("deletionTimestamp")),
+    )

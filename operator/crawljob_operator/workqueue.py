@@ -1,0 +1,98 @@
+"""One reconcile at a time per CrawlJob, however many events arrive; errors wait longer each time, others go on.
+
+Keys wait in order; a key that is woken while it is worked on is worked on once more afterwards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+log = logging.getLogger(__name__)
+
+ERROR_FIRST_SECONDS = 1.0
+ERROR_MAX_SECONDS = 300.0
+
+
+class Key(NamedTuple):
+    """A CrawlJob's namespace and name."""
+
+    namespace: str
+    name: str
+
+
+Handler = Callable[[Key], Awaitable[float | None]]
+"""Reconciles one CrawlJob; returns in how many seconds to do so again although nothing may have happened."""
+
+
+class WorkQueue:
+    """Wakes a handler for keys. All methods are for the event loop's own thread."""
+
+    def __init__(self, handler: Handler, workers: int = 8) -> None:
+        self._handler = handler
+        self._workers = workers
+        self._ready: asyncio.Queue[Key] = asyncio.Queue()
+        self._waiting: set[Key] = set()
+        self._active: set[Key] = set()
+        self._again: set[Key] = set()
+        self._timers: dict[Key, asyncio.TimerHandle] = {}
+        self._failures: dict[Key, int] = {}
+
+    def wake(self, key: Key) -> None:
+        """Have the key worked on soon."""
+        if key in self._active:
+            self._again.add(key)
+        elif key not in self._waiting:
+            self._waiting.add(key)
+            self._ready.put_nowait(key)
+
+    async def run(self) -> None:
+        """Work until cancelled. A handler's exception never ends it."""
+        async with asyncio.TaskGroup() as group:
+            for number in range(self._workers):
+                group.create_task(self._work(), name=f"reconcile worker {number}")
+
+    async def _work(self) -> None:
+        while True:
+            key = await self._ready.get()
+            self._waiting.discard(key)
+            self._active.add(key)
+            timer = self._timers.pop(key, None)
+            if timer is not None:
+                timer.cancel()
+            try:
+                delay = await self._handle(key)
+            finally:
+                self._active.discard(key)
+            if key in self._again:
+                self._again.discard(key)
+                self.wake(key)
+            if delay is not None and key not in self._timers:
+                self._timers[key] = asyncio.get_running_loop().call_later(delay, self._due, key)
+
+    async def _handle(self, key: Key) -> float | None:
+        started = time.monotonic()
+        try:
+            delay: float | None = await self._handler(key)
+        except Exception as error:
+            failures = self._failures[key] = self._failures.get(key, 0) + 1
+            wait = min(ERROR_FIRST_SECONDS * 2 ** min(failures - 1, 20), ERROR_MAX_SECONDS)
+            wait *= random.uniform(0.8, 1)  # noqa: S311 - spreads retries, guards nothing
+            log.warning(
+                "reconcile failed: %s",
+                error or type(error).__name__,
+                extra={"crawljob": "/".join(key), "failures": failures, "retry_in": round(wait, 1)},
+                exc_info=failures == 1,
+            )
+            return wait
+        self._failures.pop(key, None)
+        log.debug("reconciled", extra={"crawljob": "/".join(key), "seconds": round(time.monotonic() - started, 3)})
+        return delay
+
+    def _due(self, key: Key) -> None:
+        self._timers.pop(key, None)
+        self.wake(key)
