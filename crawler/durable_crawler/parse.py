@@ -62,7 +62,7 @@ def parse(body: bytes, content_type: str, url: str, max_links: int) -> Parsed:
     seen: set[str] = set()  # raw references: pages repeat their navigation, and a set is cheaper than a resolution
     links: dict[str, None] = {}
     refused: Counter[Refusal] = Counter()
-    truncated = 0
+    dropped: set[str] = set()
     for node in page.anchors():
         raw = node.attrs.sget("href", _NO_HREF)  # an href without a value is an empty one
         if raw in seen or raw == _NO_HREF:
@@ -75,8 +75,8 @@ def parse(body: bytes, content_type: str, url: str, max_links: int) -> Parsed:
             if len(links) < max_links:
                 links[link] = None
             else:
-                truncated += 1
-    return Parsed(tuple(links), truncated, dict(refused), page.title(), charset)
+                dropped.add(link)
+    return Parsed(tuple(links), len(dropped), dict(refused), page.title(), charset)
 
 
 class _Page:
@@ -116,8 +116,6 @@ class _Page:
         path: list[int] = []
         answer = True
         child, parent = node, node.parent
-        if child.tag in ("svg", "math"):
-            return False
         while parent is not None:
             known = self._known.get(child.mem_id)
             if known is not None:

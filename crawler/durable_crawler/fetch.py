@@ -1,0 +1,269 @@
+"""One attempt at one URL: requests, redirects, the decision by content type, the body. The crawl's only HTTP client.
+
+Called by the engine for each claimed page. Nothing that the network or a server does raises: it is an outcome.
+``totalTimeout`` bounds the whole attempt, redirects included, and so the time for which a slot is held.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import ssl
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final, Self
+
+import aiohttp
+from aiohttp.http_exceptions import HttpProcessingError
+from yarl import URL
+
+from crawljob import spec
+from crawljob.units import seconds
+from durable_crawler.clock import Clock
+from durable_crawler.fetch_body import ACCEPT_ENCODING, Body
+from durable_crawler.fetch_connector import Connector, Failure, response_class
+from durable_crawler.outcomes import Exchange, Fetched, Hop, Outcome
+from durable_crawler.parse import is_html
+from durable_crawler.settle import classify, parse_retry_after
+from durable_crawler.urls import MAX_LENGTH, Refusal, authority, canonical
+
+MAX_HOPS: Final = 10
+KEEP_ALIVE: Final = 60.0
+"""Seconds after which an idle connection is closed."""
+
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_DRAIN_BYTES = 65_536  # of an unwanted body: cheaper to read than a new connection
+_DRAIN_SECONDS = 1.0
+_MAX_STATUS_LINE = 8_190
+_MAX_FIELD = 16_384
+_CONTENT_TYPE_MAX = 256
+_ERROR_MAX = 200
+_USERINFO = re.compile(r"[^/\\?#]*@")  # wherever it stands: a Location that is no URL has no structure to trust
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """What the last exchange of an attempt led to."""
+
+    outcome: Outcome
+    error: str = ""
+    body: bytes | None = None
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """What has happened so far; whatever ends the attempt, this much is known."""
+
+    url: str
+    current: str
+    """What is being asked for: ``url``, then the targets of redirects."""
+    started_ns: int = 0
+    status: int | None = None
+    content_type: str = ""
+    retry_after: float | None = None
+    body_bytes: int = 0
+    hops: list[Hop] = field(default_factory=list)
+    exchanges: list[Exchange] = field(default_factory=list)
+
+    def begin(self, now_ns: int) -> None:
+        """A request for ``current`` starts."""
+        self.started_ns = now_ns
+        self.status = None
+        self.content_type = ""
+        self.retry_after = None
+
+    def end(self, now_ns: int, error: str = "") -> None:
+        """The request is over. ``error`` is an outcome's name, where there is no usable response."""
+        self.exchanges.append(Exchange(self.current, self.started_ns, now_ns, self.status, error))
+
+    def fetched(self, end: _End) -> Fetched:
+        retryable, host_incident = classify(end.outcome, self.status, self.retry_after)
+        return Fetched(
+            url=self.url,
+            final_url=self.current,
+            outcome=end.outcome,
+            status=self.status,
+            content_type=self.content_type,
+            body=end.body,
+            body_bytes=self.body_bytes,
+            hops=tuple(self.hops),
+            exchanges=tuple(self.exchanges),
+            retryable=retryable,
+            retry_after=self.retry_after,
+            host_incident=host_incident,
+            error=_line(end.error, _ERROR_MAX),
+        )
+
+
+class Fetcher:
+    """Fetches pages over kept connections. Made and closed inside a running event loop.
+
+    ``tls`` replaces the default context, which verifies certificates by the system's authorities.
+    """
+
+    def __init__(self, spec: spec.Fetch, clock: Clock, *, tls: ssl.SSLContext | None = None) -> None:
+        self._clock = clock
+        self._total = seconds(spec.total_timeout)
+        self._max_body_bytes = spec.max_body_bytes
+        connector = Connector(
+            connect_timeout=seconds(spec.connect_timeout),
+            tls_timeout=seconds(spec.tls_timeout),
+            limit=spec.workers,
+            limit_per_host=spec.per_host,
+            keepalive_timeout=KEEP_ALIVE,
+            ssl=True if tls is None else tls,
+        )
+        self._session = aiohttp.ClientSession(
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),  # a session id in a cookie would make every crawl another site
+            headers={
+                "User-Agent": spec.user_agent,
+                "Accept": "text/html,application/xhtml+xml",
+                "Accept-Encoding": ACCEPT_ENCODING,
+            },
+            timeout=aiohttp.ClientTimeout(total=None),  # the deadlines are ours
+            auto_decompress=False,
+            trust_env=False,
+            response_class=response_class(seconds(spec.header_timeout)),
+            max_line_size=_MAX_STATUS_LINE,
+            max_field_size=_MAX_FIELD,
+        )
+
+    async def aclose(self) -> None:
+        """Closes all connections; requests in flight fail. May be called twice."""
+        await self._session.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def fetch(self, url: str) -> Fetched:
+        """One attempt at the canonical ``url``. Only cancellation, and bugs, leave as exceptions."""
+        attempt = _Attempt(url, url)
+        try:
+            async with asyncio.timeout(self._total):
+                end = await self._follow(attempt)
+        except TimeoutError:
+            attempt.end(self._clock.wall_ns(), Outcome.TOTAL_TIMEOUT)
+            end = _End(Outcome.TOTAL_TIMEOUT, f"not finished within {self._total:g} s")
+        return attempt.fetched(end)
+
+    async def _follow(self, attempt: _Attempt) -> _End:
+        """Exchanges until one is the last. Each of them is noted, also those that are sent again."""
+        while True:
+            attempt.begin(self._clock.wall_ns())
+            try:
+                end = await self._exchange(attempt)
+            except Failure as failure:
+                attempt.end(self._clock.wall_ns(), failure.outcome)
+                # Every turn takes a dead connection out of the pool, so this ends (RFC 9112 section 9.3.1).
+                if not failure.stale:
+                    return _End(failure.outcome, failure.detail)
+                continue
+            attempt.end(self._clock.wall_ns(), end.outcome if isinstance(end, _End) and end.error else "")
+            if isinstance(end, _End):
+                return end
+            attempt.current = end
+
+    async def _exchange(self, attempt: _Attempt) -> _End | str:
+        """One request. Returns the end, or the URL to ask for instead. Raises ``Failure``."""
+        try:
+            response = await self._session.get(_on_the_wire(attempt.current), allow_redirects=False)
+        except aiohttp.ClientError as error:
+            raise Failure(Outcome.CONNECT_ERROR, str(error)) from None
+        try:
+            headers, status = response.headers, response.status
+            attempt.status = status
+            attempt.content_type = _line(", ".join(headers.getall("Content-Type", ())), _CONTENT_TYPE_MAX)
+            if 200 <= status < 300:
+                if not is_html(attempt.content_type):
+                    return _End(Outcome.NOT_HTML)
+                return _End(Outcome.OK, body=await self._body(attempt, response))
+            if status < 200:
+                return _End(Outcome.PROTOCOL_ERROR, f"status {status} was not asked for")
+            attempt.retry_after = self._retry_after(headers.get("Retry-After"))
+            await _drain(response)
+            if status in _REDIRECTS:
+                return _redirect(attempt, status, headers.get("Location"))
+            return _End(Outcome.HTTP_ERROR)
+        finally:
+            response.close()  # a response that was read to its end has given its connection back before
+
+    async def _body(self, attempt: _Attempt, response: aiohttp.ClientResponse) -> bytes:
+        body = Body(", ".join(response.headers.getall("Content-Encoding", ())), self._max_body_bytes)
+        body.announced(response.content_length)
+        try:
+            async for chunk in response.content.iter_any():
+                body.feed(chunk)
+        except HttpProcessingError as error:
+            raise Failure(Outcome.PROTOCOL_ERROR, f"broken framing of the body: {error.message}") from None
+        except aiohttp.ClientError as error:
+            raise Failure(Outcome.TRUNCATED, str(error)) from None
+        finally:
+            attempt.body_bytes = body.received
+        return body.finish()
+
+    def _retry_after(self, value: str | None) -> float | None:
+        now = datetime.fromtimestamp(self._clock.wall_ms() / 1000, UTC)
+        return None if value is None else parse_retry_after(value, now)
+
+
+def _on_the_wire(url: str) -> URL:
+    """The URL as the client takes it, so that its request target is ``url`` byte for byte.
+
+    Path and query are given as one: yarl would drop a trailing empty ``?``, and with it send another URL.
+    """
+    scheme, _, host, rest = url.split("/", 3)
+    return URL.build(scheme=scheme[:-1], authority=host, path=f"/{rest}", encoded=True)
+
+
+def _redirect(attempt: _Attempt, status: int, location: str | None) -> _End | str:
+    """Judges a redirect (L8): the URL to follow, or why it is not followed. Records the hop in any case."""
+    if location is None:
+        return _End(Outcome.REDIRECT_INVALID, f"{status} without Location")
+    target = canonical(_text(location), attempt.current)
+    if isinstance(target, Refusal):
+        attempt.hops.append(Hop(attempt.current, status, _line(_USERINFO.sub("", _text(location)), MAX_LENGTH)))
+        return _End(Outcome.REDIRECT_INVALID, f"Location refused: {target}")
+    seen = {attempt.current, *(hop.url for hop in attempt.hops)}
+    attempt.hops.append(Hop(attempt.current, status, target))
+    if authority(target) != authority(attempt.current):
+        return _End(Outcome.REDIRECT_OUT_OF_SCOPE)
+    if target in seen:
+        return _End(Outcome.REDIRECT_INVALID, "redirect loop")
+    if len(attempt.hops) > MAX_HOPS:
+        return _End(Outcome.REDIRECT_INVALID, f"more than {MAX_HOPS} redirects")
+    return target
+
+
+async def _drain(response: aiohttp.ClientResponse) -> None:
+    """Reads an unwanted body where that is cheaper than a new connection; its end gives the connection back."""
+    length = response.content_length
+    if length is None and response.headers.get("Transfer-Encoding") is None:
+        return  # it ends with the connection
+    if length is not None and length > _DRAIN_BYTES:
+        return
+    received = 0
+    with suppress(TimeoutError, aiohttp.ClientError, HttpProcessingError):
+        async with asyncio.timeout(_DRAIN_SECONDS):
+            async for chunk in response.content.iter_any():
+                received += len(chunk)
+                if received > _DRAIN_BYTES:
+                    return
+
+
+def _text(header: str) -> str:
+    """A header's value as browsers read it: UTF-8, or each byte as one character where it is not."""
+    try:
+        header.encode()
+    except UnicodeEncodeError:  # bytes that aiohttp kept as surrogates
+        return header.encode("utf-8", "surrogateescape").decode("latin-1")
+    return header
+
+
+def _line(text: str, length: int) -> str:
+    """``text`` as one printable line of at most ``length`` characters."""
+    return " ".join(_text(text).split())[:length]

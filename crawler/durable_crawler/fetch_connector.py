@@ -1,0 +1,149 @@
+"""Connections and heads with a deadline for each step, which the HTTP client does not have (L10).
+
+Used by ``fetch`` only. aiohttp times neither DNS, nor TLS by itself, nor the wait for a response's head. What goes
+wrong here leaves as ``Failure``, an exception that the client passes on untouched: for some errors of its own it sends
+the request again, unseen by those who count.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from typing import TYPE_CHECKING, Any
+
+import aiohappyeyeballs
+import aiohttp
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.http_exceptions import HttpProcessingError
+
+from durable_crawler.outcomes import Outcome
+
+if TYPE_CHECKING:
+    from aiohttp.abc import ResolveResult
+    from aiohttp.client import ClientTimeout
+    from aiohttp.client_reqrep import ClientRequest
+    from aiohttp.connector import Connection
+    from aiohttp.tracing import Trace
+
+
+class Failure(Exception):  # noqa: N818 - not an error of the program: it becomes an outcome within the fetcher
+    """How an exchange ended early."""
+
+    def __init__(self, outcome: Outcome, detail: str, *, stale: bool = False) -> None:
+        super().__init__(detail)
+        self.outcome = outcome
+        self.detail = detail
+        self.stale = stale
+        """Whether a kept connection was already closed by the server: the request may simply be sent again."""
+
+
+class Protocol(ResponseHandler):
+    """One connection's protocol; knows how many heads were read from it, and never ends a body silently."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop)
+        self.heads = 0
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        # A body without a length ends with the connection, but not when the connection was reset.
+        payload = self._payload
+        if exc is not None and payload is not None and not payload.is_eof() and payload.exception() is None:
+            payload.set_exception(aiohttp.ClientPayloadError(f"connection lost: {exc}"))
+        super().connection_lost(exc)
+
+    def set_exception(self, exc: BaseException, *cause: BaseException) -> None:
+        # Bytes that break a body's framing are reported to the next reader of a head; ours waits for the body.
+        payload = self._payload
+        if isinstance(exc, HttpProcessingError) and payload is not None and not payload.is_eof():
+            payload.set_exception(exc)
+        super().set_exception(exc, *cause)
+
+
+class Connector(aiohttp.TCPConnector):
+    """Connects within two deadlines: one for DNS and TCP, one for the TLS handshake; both in seconds."""
+
+    def __init__(self, *, connect_timeout: float, tls_timeout: float, **options: Any) -> None:
+        super().__init__(**options)
+        self._connect_timeout = connect_timeout
+        self._tls_timeout = tls_timeout
+
+    async def _create_direct_connection(
+        self, req: ClientRequest, traces: list[Trace], timeout: ClientTimeout, **_: Any
+    ) -> tuple[asyncio.Transport, ResponseHandler]:
+        """The step of aiohttp's connector that is replaced. Raises ``Failure`` for all that the network does."""
+        host, port = req.url.raw_host or "", req.port or 0
+        context = self._get_ssl_context(req)
+        sock = await self._connected(host, port)
+        loop = asyncio.get_running_loop()
+        if context is None:
+            return await loop.create_connection(lambda: Protocol(loop), sock=sock)
+        try:
+            async with asyncio.timeout(self._tls_timeout):
+                return await loop.create_connection(
+                    lambda: Protocol(loop),
+                    sock=sock,
+                    ssl=context,
+                    server_hostname=host.rstrip("."),  # certificates name hosts without the root's dot
+                    ssl_handshake_timeout=self._tls_timeout + 1,  # the loop's own, which must not come first
+                )
+        except TimeoutError:
+            raise Failure(Outcome.TLS_TIMEOUT, f"no TLS handshake within {self._tls_timeout:g} s") from None
+        except ssl.SSLEOFError as error:
+            raise Failure(Outcome.CONNECT_ERROR, f"connection closed in the TLS handshake: {error}") from None
+        except (ssl.SSLError, ssl.CertificateError) as error:
+            raise Failure(Outcome.TLS_ERROR, str(error)) from None
+        except (OSError, RuntimeError) as error:
+            raise Failure(Outcome.CONNECT_ERROR, f"connection failed in the TLS handshake: {error}") from None
+
+    async def _connected(self, host: str, port: int) -> socket.socket:
+        try:
+            async with asyncio.timeout(self._connect_timeout):
+                addresses = self._convert_hosts_to_addr_infos(await self._addresses(host, port))
+                return await aiohappyeyeballs.start_connection(
+                    addresses,
+                    happy_eyeballs_delay=self._happy_eyeballs_delay,
+                    interleave=self._interleave,
+                    socket_factory=self._socket_factory,
+                )
+        except TimeoutError:
+            raise Failure(Outcome.CONNECT_TIMEOUT, f"no connection within {self._connect_timeout:g} s") from None
+        except (OSError, RuntimeError) as error:  # uvloop raises RuntimeError for some refused connections
+            raise Failure(Outcome.CONNECT_ERROR, str(error)) from None
+
+    async def _addresses(self, host: str, port: int) -> list[ResolveResult]:
+        try:
+            return await self._resolve_host(host, port)
+        except TimeoutError:
+            raise
+        except (OSError, ValueError) as error:  # a host that the idna codec or the client refuses is a ValueError
+            raise Failure(Outcome.DNS_ERROR, f"{host}: {error}") from None
+
+
+def response_class(header_timeout: float) -> type[aiohttp.ClientResponse]:
+    """A response whose head must arrive within ``header_timeout`` seconds of the request."""
+
+    class Response(aiohttp.ClientResponse):
+        async def start(self, connection: Connection) -> aiohttp.ClientResponse:
+            protocol = connection.protocol
+            assert isinstance(protocol, Protocol)
+            stale = protocol.heads > 0
+            try:
+                async with asyncio.timeout(header_timeout):
+                    response = await super().start(connection)
+            except TimeoutError:
+                raise Failure(Outcome.HEADER_TIMEOUT, f"no response header within {header_timeout:g} s") from None
+            except aiohttp.ClientResponseError as error:
+                raise Failure(Outcome.PROTOCOL_ERROR, f"not HTTP: {_reason(error.message)}") from None
+            except (aiohttp.ClientConnectionError, OSError) as error:
+                detail = str(error) or "connection closed before the response"
+                raise Failure(Outcome.CONNECT_ERROR, detail, stale=stale) from None
+            protocol.heads += 1
+            return response
+
+    return Response
+
+
+def _reason(message: str) -> str:
+    """The parser's reason without the server's own bytes, which it shows behind and below it."""
+    return message.strip().partition("\n")[0].partition(": b")[0].rstrip(":")
