@@ -18,6 +18,9 @@ from crawljob.units import DurationWithin, Quantity, ResourceQuantity, quantity,
 
 SEEDS_MAX_BYTES = 200 * 1024  # a client-side `kubectl apply` keeps the object in an annotation of at most 256 KiB
 
+URL_MAX_LENGTH = 2048
+"""Characters of a URL in its canonical form (law L10)."""
+
 DEFAULT_USER_AGENT = f"durable-crawler/{__version__} (+https://durable-crawler.io/about)"
 DEFAULT_STORAGE_SIZE = "1Gi"
 
@@ -39,6 +42,8 @@ def _web_address(seed: str) -> str:
         raise ValueError("must be an absolute http or https URL")
     if url.username or url.password:
         raise ValueError("must not contain credentials")
+    if len(url.href) > URL_MAX_LENGTH:
+        raise ValueError(f"must have at most {URL_MAX_LENGTH} characters once it is escaped")
     return seed
 
 

@@ -1,7 +1,7 @@
 """Which hosts may be asked for pages now: slots in use, gates that are closed, and whose turn it is.
 
-Pure bookkeeping in the process, used by ``engine``; what must survive a crash (the gates) is in the frontier as well. A host
-that must wait is left out of the next claim: it holds no worker and delays nobody (law L7).
+Pure bookkeeping in the process, used by ``engine``; what must survive a crash (the gates) is in the frontier as well.
+A host that must wait is left out of the next claim: it holds no worker and delays nobody (law L7).
 """
 
 from __future__ import annotations
@@ -49,6 +49,10 @@ class Board:
                 wants[host] = slots
                 free -= slots
         return wants
+
+    def waiting(self, stocked: Collection[int], now: float) -> int:
+        """How many hosts with pages have a closed gate."""
+        return sum(self._closed_until.get(host, 0.0) > now for host in stocked)
 
     def next_opening(self, stocked: Collection[int], now: float) -> float | None:
         """When the next closed gate of a host with pages opens; ``None`` if none is closed."""

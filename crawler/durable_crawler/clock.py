@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Two clocks of different use: ``monotonic`` for arithmetic in the process, ``wall_*`` for what is stored or sent."""
+    """Two clocks of different use: ``monotonic`` for arithmetic in the process, ``wall_*`` for what is kept or sent."""
 
     def monotonic(self) -> float:
         """Seconds from an arbitrary start; never goes back."""
@@ -25,8 +25,8 @@ class Clock(Protocol):
 class SystemClock:
     """The machine's clocks, the wall's read once.
 
-    From then on it goes on with the monotonic clock: a machine whose time is set back or forth by an hour neither expires
-    leases nor opens the gates of hosts.
+    From then on it goes on with the monotonic clock: a machine whose time is set back or forth by an hour neither
+    expires leases nor opens the gates of hosts.
     """
 
     def __init__(self) -> None:

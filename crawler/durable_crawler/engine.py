@@ -1,8 +1,8 @@
 """Walks every page through its stages: claim → fetch → parse → settle → record → finish.
 
-One dispatcher claims, one task per claimed page works, one heartbeat renews. Bounds hold by construction: a page is claimed
-only for a free worker and a free slot of its host, so nothing is queued that is not in the frontier. ``run`` composes the
-parts and is the only caller.
+One dispatcher claims, one task per claimed page works, one heartbeat renews. Bounds hold by construction: a page is
+claimed only for a free worker and a free slot of its host, so nothing is queued that is not in the frontier. ``run``
+composes the parts and is the only caller.
 """
 
 from __future__ import annotations
@@ -56,6 +56,10 @@ class Observer(Protocol):
         """How many pages are being worked on."""
         ...
 
+    def waiting(self, hosts: int) -> None:
+        """How many hosts with pages may not be asked yet."""
+        ...
+
 
 @dataclass(slots=True, eq=False)
 class _Job:
@@ -76,6 +80,7 @@ class Engine:
         self,
         spec: CrawlJobSpec,
         frontier: Frontier,
+        *,
         fetcher: Fetcher,
         observer: Observer,
         clock: Clock,
@@ -158,6 +163,7 @@ class Engine:
         """Wait for a page to settle, a retry to be due, a gate to open; or for the stop."""
         now = self._clock.monotonic()
         snapshot = self._frontier.snapshot
+        self._observer.waiting(self._board.waiting(self._frontier.stocked, now))
         waits = []
         if len(self._jobs) < self._spec.fetch.workers:
             if snapshot.next_due_ms is not None:

@@ -1,7 +1,7 @@
 """Keeps the leases of all jobs alive, in one statement every 30 seconds (law L5).
 
-Started and stopped by ``engine``. It has its own stop and is joined before any job is cancelled: a renewal that is under way
-when a page finishes must not take the page's worker with it.
+Started and stopped by ``engine``. It has its own stop and is joined before any job is cancelled: a renewal that is
+under way when a page finishes must not take the page's worker with it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """One flush: a set of operations as one transaction of a fixed number of statements (law L13).
 
-Called by ``sqlite``'s flusher with everything that queued up while the previous flush ran. Finishes come before claims, so
-that links found a moment ago can be claimed in the same commit. Nothing is answered here; the flusher does that after the
-commit.
+Called by ``sqlite``'s flusher with everything that queued up while the previous flush ran. Finishes come before claims,
+so that links found a moment ago can be claimed in the same commit. Nothing is answered here; the flusher does that
+after the commit.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from durable_crawler.frontier.model import (
     Snapshot,
     Verdict,
 )
-from durable_crawler.frontier.statements import STATEMENTS
 from durable_crawler.urls import url_hash
 
 Row = tuple[Any, ...]
@@ -81,7 +80,7 @@ class Flushed:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What holds for every statement of a flush: who we are, what time it is, how long a lease lasts, the page limit."""
+    """What holds for every statement of a flush: who we are, the time, how long a lease lasts, the page limit."""
 
     epoch: int
     now_ms: int
@@ -103,14 +102,12 @@ async def flush(run: Run, operations: Sequence[Operation], terms: Terms) -> Flus
     await _defer(run, [op for op in operations if isinstance(op, Defer)], terms, answers)
     await _release(run, [op for op in operations if isinstance(op, Release)], terms, answers, stocked)
     await _renew(run, [op for op in operations if isinstance(op, Renew)], terms, answers)
-    claims = [op for op in operations if isinstance(op, Claim)]
-    pending: list[tuple[Claim, tuple[Lease, ...], int]] = []
-    for claim in claims:  # the engine has one dispatcher: there is one claim at most in a flush, or none
-        pending.append((claim, *await _claim(run, claim, terms, stocked, drained)))
+    # The engine has one dispatcher: a flush holds one claim at most.
+    claims = [(op, *await _claim(run, op, terms, stocked, drained)) for op in operations if isinstance(op, Claim)]
 
     (row,) = await run("snapshot", {})
     snapshot = Snapshot(*row)
-    answers += [(claim, Claimed(leases, expired, snapshot)) for claim, leases, expired in pending]
+    answers += [(claim, Claimed(leases, expired, snapshot)) for claim, leases, expired in claims]
     await run("commit", {})
     return Flushed(snapshot, answers, stocked, drained)
 

@@ -1,7 +1,7 @@
 """Everything that happens to a frontier's file before the first claim: whose it is, what it is, and what a crash left.
 
-Called by ``sqlite`` in a thread of its own, with plain ``sqlite3``: it runs once, in order, and each step that fails ends in
-one sentence. A file that is not ours is recognised by its header, before anything is opened or written beside it.
+Called by ``sqlite`` in a thread of its own, with plain ``sqlite3``: it runs once, in order, and each step that fails
+ends in one sentence. A file that is not ours is recognised by its header, before anything is written beside it.
 """
 
 from __future__ import annotations

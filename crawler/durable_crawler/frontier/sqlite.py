@@ -1,8 +1,8 @@
 """The frontier in one SQLite file: a queue of operations, one flusher, one writer.
 
-``engine`` talks to it through the port in ``model``. Workers hand operations to the flusher and are answered after the commit
-that holds them. A flush starts when the previous one has ended, with whatever has queued up by then: under load that is one
-transaction for dozens of pages, and without load nobody waits for a timer.
+``engine`` talks to it through the port in ``model``. Workers hand operations to the flusher and are answered after the
+commit that holds them. A flush starts when the previous one has ended, with whatever has queued up by then: under load
+that is one transaction for dozens of pages, and without load nobody waits for a timer.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 import os
 import sqlite3
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -44,13 +44,6 @@ MAX_LINKS_PER_FLUSH = 20_000
 """Links that one transaction takes on; more pages wait for the next, which is back-pressure, not a failure."""
 
 
-class FlushObserver:
-    """Told about every flush that committed; the telemetry's door into the frontier."""
-
-    def flushed(self, seconds: float, operations: int) -> None:
-        """``operations`` were committed in ``seconds``."""
-
-
 class SqliteFrontier:
     """Implements the port ``Frontier``. Make one with ``open``, and always ``close`` it: its thread is not a daemon."""
 
@@ -78,7 +71,8 @@ class SqliteFrontier:
         self._stocked = set(opened.stocked)
         self._hosts = {host.id: host for host in opened.hosts}
         self._flusher: asyncio.Task[None] | None = None
-        self.observer = FlushObserver()
+        self.on_flush: Callable[[float, int], None] = lambda seconds, operations: None
+        """Told the duration and the size of every flush that committed."""
 
     @classmethod
     async def open(cls, path: Path, admission: Admission, *, max_pages: int, clock: Clock) -> Self:
@@ -223,12 +217,13 @@ class SqliteFrontier:
         for operation, answer in flushed.answers:
             if not operation.answer.done():  # a worker that was cancelled does not wait any more
                 operation.answer.set_result(answer)
-        self.observer.flushed(self._clock.monotonic() - started, len(operations))
+        self.on_flush(self._clock.monotonic() - started, len(operations))
 
     async def _run(self, name: str, parameters: Mapping[str, Any]) -> Sequence[group.Row]:
         try:
             async with asyncio.timeout(DEADLINE_SECONDS):
-                return list(await self._database.execute_fetchall(STATEMENTS[name], dict(parameters)))
+                rows = await self._database.execute_fetchall(STATEMENTS[name], dict(parameters))
+                return [tuple(row) for row in rows]
         except TimeoutError:
             # Cancelling the await alone would let the statement run on. What it did is unknown: the run ends.
             await self._database.interrupt()

@@ -1,0 +1,172 @@
+"""The composition root of ``durable-crawler run``: builds the parts, runs the engine, says how it ended.
+
+Called by the command line. Everything that ends a run becomes a ``RunSummary`` here: its exit code, its reason, one
+sentence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import sys
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from crawljob import __version__
+from crawljob.exitcodes import ExitCode
+from crawljob.manifest import CrawlJobFile
+from crawljob.spec import CrawlJobSpec
+from crawljob.summary import Progress, RunSummary
+from durable_crawler import ending, logs
+from durable_crawler.clock import SystemClock
+from durable_crawler.engine import Engine
+from durable_crawler.fetch import Fetcher
+from durable_crawler.frontier import FrontierError, SqliteFrontier
+from durable_crawler.frontier.opening import Admission
+from durable_crawler.listener import Listener, ListenerError
+from durable_crawler.outcomes import PageRecord
+from durable_crawler.progress import show_progress
+from durable_crawler.stop import Stop
+from durable_crawler.telemetry import Stats, Telemetry
+from durable_crawler.urls import Refusal, authority, canonical
+
+TERMINATION_LOG = Path("/dev/termination-log")
+"""Where the kubelet looks for a container's last word."""
+
+_log = logging.getLogger(__name__)
+
+
+def execute(job: CrawlJobFile, db: Path, *, log_format: str = "auto", log_level: str = "info") -> RunSummary:
+    """Crawl in an event loop of its own and return the summary, which has been logged and written by then."""
+    os.umask(0o077)  # the frontier holds what a private site says
+    terminal = log_format == "auto" and sys.stderr.isatty()
+    logs.configure("warning" if terminal else log_level, "text" if terminal or log_format == "text" else "json")
+    summary = _run_loop(_crawl(job, db, show_bar=terminal))
+    _log.info(summary.message, extra={"summary": summary.model_dump(mode="json", by_alias=True)})
+    if terminal:
+        sys.stdout.write(f"{summary.message}\n")
+    if TERMINATION_LOG.exists():
+        TERMINATION_LOG.write_text(summary.to_json(), encoding="utf-8")
+    return summary
+
+
+def _run_loop(main: Coroutine[Any, Any, RunSummary]) -> RunSummary:
+    try:
+        import uvloop  # noqa: PLC0415 - where there is none, asyncio's own loop does
+    except ImportError:
+        return asyncio.run(main)
+    return uvloop.run(main)
+
+
+async def _crawl(job: CrawlJobFile, db: Path, *, show_bar: bool) -> RunSummary:
+    clock = SystemClock()
+    stop = Stop()
+    stop.install(asyncio.get_running_loop())
+    progress = Progress()
+    try:
+        frontier = await SqliteFrontier.open(db, _admission(job.spec), max_pages=job.spec.scope.max_pages, clock=clock)
+    except FrontierError as error:
+        return _failed(error.exit_code, _REASONS[error.exit_code], str(error), progress)
+    try:
+        finished = await _crawl_with(job, frontier, stop, clock, show_bar=show_bar)
+        reason, message = await ending.explain(frontier, job.spec) if finished else ending.interrupted(stop)
+        await frontier.close()
+    except FrontierError as error:
+        return _failed(error.exit_code, _REASONS[error.exit_code], str(error), frontier.snapshot.progress())
+    except ListenerError as error:
+        return _failed(ExitCode.INFRASTRUCTURE, "ListenerFailed", str(error), frontier.snapshot.progress())
+    except Exception as error:  # noqa: BLE001 - the last line of defence, see below
+        # A bug must end in the one way that the operator understands, and leave its traceback for us.
+        _log.exception("the crawler failed")
+        text = f"the crawler failed ({type(error).__name__}: {error}); this is a bug, please report it with the log"
+        return _failed(ExitCode.INFRASTRUCTURE, "Error", text, frontier.snapshot.progress())
+    finally:
+        await frontier.close()
+    return RunSummary(
+        outcome="finished" if finished else "interrupted",
+        reason=reason,
+        message=message,
+        exit_code=ExitCode.FINISHED if finished else stop.exit_code,
+        progress=frontier.snapshot.progress(),
+        version=__version__,
+    )
+
+
+async def _crawl_with(
+    job: CrawlJobFile, frontier: SqliteFrontier, stop: Stop, clock: SystemClock, *, show_bar: bool
+) -> bool:
+    """Crawl over an open frontier; whether the crawl is finished."""
+    spec = job.spec
+    stats = Stats(lambda: frontier.snapshot.progress(), clock)  # noqa: PLW0108 - a snapshot is replaced, not changed
+    stats.leases(recovered=frontier.recovered)
+    frontier.on_flush = stats.flush
+    telemetry = Telemetry(spec.telemetry, stats, clock, os.environ)
+    async with AsyncExitStack() as stack:
+        listener = Listener(spec.listen.address, spec.listen.port, stats, ready=lambda: not stop.requested.is_set())
+        await listener.start()
+        stack.push_async_callback(listener.aclose)
+        fetcher = Fetcher(spec.fetch, clock)
+        stack.push_async_callback(fetcher.aclose)
+        telemetry.start()
+        stack.push_async_callback(telemetry.aclose)
+        if show_bar:
+            await stack.enter_async_context(show_progress(stats))
+        counts = frontier.snapshot
+        _log.info(
+            "crawl %s begins: %d done, %d to do, %d taken back from an earlier run",
+            job.name,
+            counts.done,
+            counts.pending + counts.deferred,
+            frontier.recovered,
+            extra={"crawljob": job.name, "epoch": frontier.epoch},
+        )
+        observer = _Observer(stats, telemetry)
+        engine = Engine(
+            spec, frontier, fetcher=fetcher, observer=observer, clock=clock, random=random.SystemRandom().random
+        )
+        return await engine.run(stop)
+
+
+@dataclass(frozen=True, slots=True)
+class _Observer:
+    """Joins what the engine says to the numbers and the traces."""
+
+    stats: Stats
+    telemetry: Telemetry
+
+    def page_settled(self, record: PageRecord) -> None:
+        self.telemetry.page_settled(record)
+
+    def leases(self, *, expired: int = 0, lost: int = 0, recovered: int = 0) -> None:
+        self.stats.leases(expired=expired, lost=lost, recovered=recovered)
+
+    def working(self, pages: int) -> None:
+        self.stats.in_flight = pages
+
+    def waiting(self, hosts: int) -> None:
+        self.stats.host_waits = hosts
+
+
+def _admission(spec: CrawlJobSpec) -> Admission:
+    urls = [canonical(seed) for seed in spec.seeds]
+    seeds = [(url, authority(url)) for url in urls if not isinstance(url, Refusal)]
+    assert len(seeds) == len(urls), "the contract admits no seed that has no canonical form"
+    return Admission(tuple(seeds), spec.scope.max_depth)
+
+
+_REASONS = {
+    ExitCode.INFRASTRUCTURE: "DatabaseFailed",
+    ExitCode.OWNED: "FrontierOwned",
+    ExitCode.UNUSABLE_FRONTIER: "FrontierUnusable",
+}
+
+
+def _failed(code: ExitCode, reason: str, message: str, progress: Progress) -> RunSummary:
+    return RunSummary(
+        outcome="failed", reason=reason, message=message, exit_code=code, progress=progress, version=__version__
+    )
