@@ -57,7 +57,8 @@ lock: ## Choose the newest versions that pyproject.toml allows, and write requir
 	  | $(COMPILE) - -o requirements/build.lock --constraint requirements/dev.lock
 
 .PHONY: image
-image: ## Build the container image (IMAGE=name:tag) with Docker
+image: $(DEV_READY) ## Build the container image with Docker (IMAGE=name:tag)
+	@$(BIN)/python -c 'from tests.support.cluster import images; images.wheels(images.DOCKER_PYTHON)'
 	docker build --tag $(IMAGE) .
 
 .PHONY: clean
