@@ -127,8 +127,8 @@ async def _crawl(folder: Path, job: Path, database: Path, enough: Callable[[], b
         )
         try:
             async with asyncio.timeout(LIMIT_SECONDS):
-                while process.returncode is None and not enough():
-                    await asyncio.sleep(POLL_SECONDS)  # noqa: ASYNC110 - another process's progress has no event
+                while process.returncode is None and not enough():  # noqa: ASYNC110 - a file has no event
+                    await asyncio.sleep(POLL_SECONDS)
         finally:
             if process.returncode is None:
                 process.send_signal(signal.SIGKILL)
