@@ -80,7 +80,7 @@ class WorkQueue:
             delay: float | None = await self._handler(key)
         except Exception as error:
             failures = self._failures[key] = self._failures.get(key, 0) + 1
-            wait = min(ERROR_FIRST_SECONDS * 2 ** min(failures - 1, 20), ERROR_MAX_SECONDS)
+            wait: float = min(ERROR_FIRST_SECONDS * 2 ** min(failures - 1, 20), ERROR_MAX_SECONDS)
             wait *= random.uniform(0.8, 1)  # noqa: S311 - spreads retries, guards nothing
             log.warning(
                 "reconcile failed: %s",

@@ -1,0 +1,171 @@
+"""``crawljob-operator``: options from flags or the environment, and the composition of everything that runs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from crawljob import __version__
+from crawljob_operator import logs, names
+from crawljob_operator.handlers import Watches
+from crawljob_operator.health import HealthServer
+from crawljob_operator.kube import Kube
+from crawljob_operator.progress import ProgressReader
+from crawljob_operator.reconcile import Reconciler
+from crawljob_operator.watchdog import Resync, watch_over
+from crawljob_operator.workqueue import WorkQueue
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What one operator process does. Without namespaces it serves the whole cluster."""
+
+    crawler_image: str
+    namespaces: tuple[str, ...] = ()
+    host: str = "0.0.0.0"  # noqa: S104 - the kubelet asks from outside the Pod
+    port: int = 8080
+    resync: float = names.DEFAULT_RESYNC_SECONDS
+    progress_interval: float = names.DEFAULT_PROGRESS_SECONDS
+
+
+async def operate(options: Options) -> int:
+    """Run until SIGTERM or SIGINT (0), or until it cannot do its work any more (1)."""
+    stop = asyncio.Event()
+    _on_signals(stop)
+    async with (
+        HealthServer(options.host, options.port) as health,
+        await Kube.connect() as kube,
+        ProgressReader(options.progress_interval) as progress,
+    ):
+        queue = WorkQueue(Reconciler(kube, progress, options.crawler_image).reconcile)
+        resync = Resync(kube, options.namespaces, options.resync, queue.wake)
+        if not await _unless(stop, resync.first()):
+            return 0
+        watches = Watches(kube, options.namespaces, queue.wake)
+        await watches.start()
+        _on_signals(stop)  # kopf has set its own
+        health.ready = True
+        log.info("watching", extra={"namespaces": options.namespaces or "all", "version": __version__})
+        parts = {
+            "watches": watches.run(),
+            "reconciling": queue.run(),
+            "resync": resync.run(),
+            "watchdog": watch_over(watches.expected_tasks()),
+            "stop": stop.wait(),
+        }
+        tasks = [asyncio.create_task(part, name=name) for name, part in parts.items()]
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        failed = [task for task in tasks if task.done() and task.get_name() != "stop"]
+        for task in failed:
+            log.error("%s ended: %s", task.get_name(), task.exception() if not task.cancelled() else "cancelled")
+        watches.stop()
+        for task in tasks:
+            if task.get_name() != "watches":
+                task.cancel()
+        # A watch may hang in a handshake; the process ends all the same.
+        await asyncio.wait(tasks, timeout=5)
+        return 1 if failed and not stop.is_set() else 0
+
+
+def _on_signals(stop: asyncio.Event) -> None:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+
+
+async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
+    """Do the work; ``False`` when the stop came first."""
+    tasks = {asyncio.create_task(work), asyncio.create_task(stop.wait())}
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+    return not stop.is_set()
+
+
+def _address(_: click.Context, __: click.Parameter, value: str) -> tuple[str, int]:
+    host, colon, port = value.rpartition(":")
+    if not colon or not port.isdigit() or not 0 <= int(port) <= 65535:
+        raise click.BadParameter(f"{value!r} is not ADDRESS:PORT, for example {names.DEFAULT_LISTEN}")
+    return host.strip("[]"), int(port)
+
+
+def _namespaces(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    parts = [part.strip() for value in values for part in value.split(",")]
+    return tuple(dict.fromkeys(part for part in parts if part))
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="crawljob-operator")
+@click.option(
+    names.FLAG_CRAWLER_IMAGE,
+    envvar=names.ENV_CRAWLER_IMAGE,
+    required=True,
+    help="Image of the crawler, for CrawlJobs that name none.",
+)
+@click.option(
+    names.FLAG_NAMESPACE,
+    "namespaces",
+    multiple=True,
+    envvar=names.ENV_NAMESPACES,
+    callback=_namespaces,
+    help="Namespace to serve; repeatable. The whole cluster without it.",
+)
+@click.option(
+    names.FLAG_LISTEN,
+    envvar=names.ENV_LISTEN,
+    default=names.DEFAULT_LISTEN,
+    show_default=True,
+    callback=_address,
+    help="Where /healthz and /readyz are served.",
+)
+@click.option(
+    names.FLAG_RESYNC,
+    envvar=names.ENV_RESYNC,
+    default=names.DEFAULT_RESYNC_SECONDS,
+    show_default=True,
+    type=click.FloatRange(min=1),
+    help="Seconds between full listings, which find what a watch has missed.",
+)
+@click.option(
+    names.FLAG_PROGRESS_INTERVAL,
+    envvar=names.ENV_PROGRESS_INTERVAL,
+    default=names.DEFAULT_PROGRESS_SECONDS,
+    show_default=True,
+    type=click.FloatRange(min=1),
+    help="Seconds between two readings of a crawl's progress.",
+)
+@click.option(
+    names.FLAG_LOG_LEVEL,
+    envvar=names.ENV_LOG_LEVEL,
+    default="info",
+    show_default=True,
+    type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
+)
+def main(
+    *,
+    crawler_image: str,
+    namespaces: tuple[str, ...],
+    listen: tuple[str, int],
+    resync: float,
+    progress_interval: float,
+    log_level: str,
+) -> None:
+    """Watch CrawlJobs and give each one a volume and exactly one crawler Pod, until its crawl is done."""
+    logs.configure(log_level)
+    options = Options(crawler_image, namespaces, listen[0], listen[1], resync, progress_interval)
+    sys.exit(asyncio.run(operate(options)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,38 @@
+"""The operator's own small HTTP server: ``/healthz`` (the loop turns) and ``/readyz`` (the watches have begun).
+
+Liveness says nothing of the API server: restarting us would not heal it.
+"""
+
+from __future__ import annotations
+
+from typing import Self
+
+from aiohttp import web
+
+
+class HealthServer:
+    """Serves on one address as long as it is entered."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._host, self._port = host, port
+        self.ready = False
+        app = web.Application()
+        app.router.add_get("/healthz", self._healthz)
+        app.router.add_get("/readyz", self._readyz)
+        self._runner = web.AppRunner(app, access_log=None)
+
+    async def __aenter__(self) -> Self:
+        await self._runner.setup()
+        await web.TCPSite(self._runner, self._host, self._port).start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._runner.cleanup()
+
+    async def _healthz(self, _: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def _readyz(self, _: web.Request) -> web.Response:
+        return (
+            web.Response(text="ok\n") if self.ready else web.Response(status=503, text="the watches have not begun\n")
+        )
