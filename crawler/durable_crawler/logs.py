@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import re
 import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any, Literal, TextIO
 
 from durable_crawler.clock import Clock, SystemClock
@@ -23,6 +25,8 @@ MESSAGE_MAX = 2000
 """Characters of a message, and of each extra field."""
 
 TRACEBACK_MAX = 8000
+DEPTH_MAX = 3
+ITEMS_MAX = 32
 
 NOISY = ("opentelemetry", "urllib3", "requests", "grpc")
 """Loggers that say two to four lines a second while a collector is away: the exporters' counts are reported instead."""
@@ -50,6 +54,13 @@ def configure(
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
+
+
+def add_context(**context: str) -> None:
+    """Add fields to every JSON line from now on, for what is known only later."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler.formatter, _Json):
+            handler.formatter.context.update(context)
 
 
 class Limited:
@@ -93,7 +104,7 @@ class _Json(logging.Formatter):
 
     def __init__(self, context: dict[str, str]) -> None:
         super().__init__()
-        self._context = context
+        self.context = context
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
@@ -101,7 +112,7 @@ class _Json(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": _message(record),
-            **self._context,
+            **self.context,
         }
         line.update((key, value) for key, value in _extra(record).items() if key not in line)
         if trace := _traceback(self, record):
@@ -131,19 +142,28 @@ def _message(record: logging.LogRecord) -> str:
 
 
 def _extra(record: logging.LogRecord) -> dict[str, Any]:
-    """The fields that the caller added; the values of those that are named like secrets are left out."""
+    """The fields that the caller added."""
     return {
-        key: "[redacted]" if _SECRET_KEY.search(key) else _plain(value)
+        key: _field(key, value, 0)
         for key, value in record.__dict__.items()
         if key not in _STANDARD and not key.startswith("_")
     }
 
 
-def _plain(value: object) -> str | int | float | bool | None:
+def _field(key: str, value: object, depth: int) -> Any:
+    """A value as JSON has it; bounded, and left out where its name says that it is a secret."""
+    return "[redacted]" if _SECRET_KEY.search(key) else _plain(value, depth)
+
+
+def _plain(value: object, depth: int) -> Any:
     if value is None or isinstance(value, bool | int):
         return value
-    if isinstance(value, float) and value - value == 0:  # JSON has neither NaN nor infinity
+    if isinstance(value, float) and math.isfinite(value):  # JSON has neither NaN nor infinity
         return value
+    if depth < DEPTH_MAX and isinstance(value, Mapping):
+        return {_cut(str(k), 100): _field(str(k), v, depth + 1) for k, v in islice(value.items(), ITEMS_MAX)}
+    if depth < DEPTH_MAX and isinstance(value, list | tuple):
+        return [_plain(item, depth + 1) for item in value[:ITEMS_MAX]]
     return _cut(str(value), MESSAGE_MAX)
 
 
@@ -165,4 +185,4 @@ def _printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-__all__ = ["Limited", "configure"]
+__all__ = ["Limited", "add_context", "configure"]

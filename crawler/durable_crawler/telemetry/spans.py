@@ -51,7 +51,7 @@ class SpanBuilder:
             }
             if summary.outcome == "failed":
                 attributes[error_attributes.ERROR_TYPE] = summary.reason
-                status = Status(StatusCode.ERROR, summary.message)
+                status = _error(summary.message)
         return self._span(
             "crawl run",
             self._trace.run_id,
@@ -91,7 +91,7 @@ class SpanBuilder:
     def _exchange(self, record: PageRecord, exchange: Exchange, index: int, parent: SpanContext) -> ReadableSpan:
         attributes: dict[str, AttributeValue] = {
             http_attributes.HTTP_REQUEST_METHOD: "GET",
-            url_attributes.URL_FULL: exchange.url,
+            url_attributes.URL_FULL: _text(exchange.url),
             **_server(exchange.url),
         }
         status = Status(StatusCode.UNSET)
@@ -101,7 +101,7 @@ class SpanBuilder:
             attributes[http_attributes.HTTP_RESPONSE_STATUS_CODE] = exchange.status
         if exchange.error or exchange.status is None:
             attributes[error_attributes.ERROR_TYPE] = _outcome(record)
-            status = Status(StatusCode.ERROR, exchange.error or None)
+            status = _error(exchange.error)
         elif exchange.status >= 400:
             attributes[error_attributes.ERROR_TYPE] = str(exchange.status)
             status = Status(StatusCode.ERROR)
@@ -146,7 +146,7 @@ class SpanBuilder:
 
 def _page_attributes(record: PageRecord) -> dict[str, AttributeValue]:
     attributes: dict[str, AttributeValue] = {
-        url_attributes.URL_FULL: record.url,
+        url_attributes.URL_FULL: _text(record.url),
         "crawler.depth": record.depth,
         "crawler.attempt": record.attempt,
         "crawler.state": record.settled,
@@ -167,7 +167,7 @@ def _page_status(record: PageRecord) -> Status:
         return Status(StatusCode.UNSET)
     if record.settled == "lost":
         return Status(StatusCode.ERROR, "the lease was lost; nothing of this attempt was kept")
-    return Status(StatusCode.ERROR, (record.fetched.error if record.fetched is not None else "") or None)
+    return _error(record.fetched.error if record.fetched is not None else "")
 
 
 def _failed(record: PageRecord) -> bool:
@@ -181,6 +181,15 @@ def _outcome(record: PageRecord) -> str:
     if record.settled in ("quarantined", "lost") or record.fetched is None:
         return record.settled
     return record.fetched.outcome.value
+
+
+def _error(cause: str) -> Status:
+    return Status(StatusCode.ERROR, _text(cause) or None)
+
+
+def _text(text: str) -> str:
+    """UTF-8 has no lone surrogates, and one of them would cost the whole batch."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _server(url: str) -> dict[str, AttributeValue]:

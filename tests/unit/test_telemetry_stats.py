@@ -1,0 +1,214 @@
+"""The counters, their catalogue and the Prometheus text: right numbers, bounded series, names as a Collector's."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from crawljob.summary import Progress
+from durable_crawler.outcomes import Exchange, Fetched, Outcome, PageRecord, Stage
+from durable_crawler.telemetry import Stats
+from durable_crawler.telemetry.catalogue import CATALOGUE, collect
+from durable_crawler.telemetry.hosts import OTHER, RANKED, SHOWN, HostCounts
+from durable_crawler.telemetry.prometheus import render
+from durable_crawler.telemetry.stats import Buckets, Histogram
+
+
+class HandClock:
+    """A clock that a test moves."""
+
+    now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wall_ms(self) -> int:
+        return int(self.now * 1000)
+
+    def wall_ns(self) -> int:
+        return int(self.now * 1e9)
+
+
+def record(settled: str = "done", outcome: Outcome | None = Outcome.OK, authority: str = "site.test") -> PageRecord:
+    url = f"http://{authority}/page"
+    fetched = None
+    if outcome is not None:
+        exchange = Exchange(url, 0, 20_000_000, 200)
+        fetched = Fetched(url, url, outcome, status=200, body_bytes=100, exchanges=(exchange,))
+    stages = (Stage("fetch", 0, 20_000_000), Stage("parse", 20_000_000, 21_000_000))
+    return PageRecord(url, authority, 1, 1, settled, fetched, stages if outcome else ())
+
+
+def samples(stats: Stats) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    """What Prometheus would store of a scrape."""
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(render(stats))
+        for sample in family.samples
+    }
+
+
+@pytest.mark.parametrize(
+    ("settled", "outcome", "counted"),
+    [
+        ("done", Outcome.OK, {"completed"}),
+        ("done", Outcome.NOT_HTML, {"completed"}),
+        ("done", Outcome.REDIRECT_OUT_OF_SCOPE, {"completed"}),
+        ("done", Outcome.HTTP_ERROR, {"completed", "failures"}),
+        ("deferred", Outcome.CONNECT_TIMEOUT, {"retries"}),
+        ("deferred", None, set()),  # a host that must wait is no attempt
+        ("quarantined", None, set()),
+        ("released", None, set()),
+        ("lost", Outcome.OK, set()),  # lost leases are told by leases()
+    ],
+)
+def test_each_settled_claim_is_counted_once(settled: str, outcome: Outcome | None, counted: set[str]) -> None:
+    stats = Stats(Progress)
+    stats.page_settled(record(settled, outcome))
+    names = ("completed", "failures", "retries", "lost_leases", "expired_leases", "recovered_leases")
+    assert {name for name in names if getattr(stats, name)} == counted
+    assert stats.outcomes == {(outcome.value if outcome else "none", settled): 1}
+
+
+def test_the_text_format_has_every_metric_of_the_catalogue_with_its_value() -> None:
+    progress = Progress(done=7, pending=6, leased=5, deferred=4, failed=3, quarantined=2, bytes=1)
+    stats = Stats(lambda: progress)
+    for outcome in (Outcome.OK, Outcome.OK, Outcome.TLS_ERROR):
+        stats.page_settled(record("done", outcome))
+    stats.page_settled(record("deferred", Outcome.HTTP_ERROR))
+    stats.leases(expired=1, lost=2, recovered=3)
+    stats.flush(0.004, 12)
+    stats.in_flight, stats.host_waits, stats.untraced = 9, 8, 7
+
+    found = samples(stats)
+    plain = {name: value for (name, labels), value in found.items() if not labels}
+    assert (
+        plain.items()
+        >= {
+            "crawler_completed_total": 3,
+            "crawler_failures_total": 1,
+            "crawler_retries_total": 1,
+            "crawler_expired_leases_total": 1,
+            "crawler_lost_leases_total": 2,
+            "crawler_recovered_leases_total": 3,
+            "crawler_body_received_bytes_total": 400,
+            "crawler_in_flight": 9,
+            "crawler_host_waits": 8,
+            "crawler_pages_done": 7,
+            "crawler_pages_pending": 6,
+            "crawler_pages_leased": 5,
+            "crawler_pages_deferred": 4,
+            "crawler_pages_failed": 3,
+            "crawler_pages_quarantined": 2,
+            "crawler_pages_body_bytes": 1,
+            "crawler_fetch_duration_seconds_count": 4,
+            "crawler_fetch_duration_seconds_sum": pytest.approx(0.08),
+            "crawler_flush_duration_seconds_count": 1,
+            "crawler_flush_size_sum": 12,
+            "crawler_telemetry_untraced_total": 7,
+        }.items()
+    )
+    assert found["crawler_outcomes_total", frozenset({("outcome", "ok"), ("state", "done")})] == 2
+    assert found["crawler_requests_total", frozenset({("host", "site.test")})] == 4
+    assert found["crawler_telemetry_spans_total", frozenset({("result", "sent")})] == 0
+
+    families = list(text_string_to_metric_families(render(stats)))
+    assert [(family.name, family.type) for family in families] == [
+        (metric.prometheus_name.removesuffix("_total"), metric.kind) for metric in CATALOGUE
+    ]
+
+
+def test_the_text_format_gives_back_what_a_label_contains() -> None:
+    stats = Stats(Progress)
+    hostile = 'a"b\\c\nd'
+    stats.page_settled(record(authority=hostile))
+    assert ("crawler_requests_total", frozenset({("host", hostile)})) in samples(stats)
+
+
+def test_the_catalogue_names_each_metric_once_in_one_line() -> None:
+    assert len({metric.prometheus_name for metric in CATALOGUE}) == len(CATALOGUE)
+    for metric in CATALOGUE:
+        assert re.fullmatch(r"crawler(\.[a-z]+(_[a-z]+)*)+", metric.name)
+        assert re.fullmatch(r"[A-Z][^\n\\]+\.", metric.description)
+
+
+def test_ten_thousand_hosts_are_at_most_twenty_one_series() -> None:
+    stats = Stats(Progress)
+    for number in range(10_000):
+        stats.page_settled(record(authority=f"h{number}.test"))
+    series = next(values for metric, values in collect(stats) if metric.name == "crawler.requests")
+    assert len(series) == SHOWN + 1
+    assert series[(OTHER,)] == 10_000 - SHOWN
+
+
+def test_the_busiest_hosts_are_the_ones_with_a_name() -> None:
+    hosts = HostCounts()
+    for number in range(5000):  # more than are ranked, before the busy ones come
+        hosts.add(f"quiet{number}.test", 1)
+    for _ in range(50):
+        for number in range(SHOWN):
+            hosts.add(f"busy{number}.test", 1)
+    assert set(hosts.series()) == {f"busy{number}.test" for number in range(SHOWN)} | {OTHER}
+
+
+def test_a_series_never_goes_down_while_it_exists() -> None:
+    hosts = HostCounts()
+    before: dict[str, int] = {}
+    for step in range(20_000):
+        hosts.add(f"h{(step * step) % 1999}.test", 1 + step % 3)
+        after = hosts.series()
+        assert all(after[host] >= count for host, count in before.items() if host in after)
+        before = after
+    assert len(hosts._totals) <= RANKED
+
+
+def test_a_host_called_other_is_folded_into_the_rest() -> None:
+    hosts = HostCounts()
+    hosts.add(OTHER, 5)
+    for number in range(SHOWN + 5):
+        hosts.add(f"h{number}.test", 1)
+    assert hosts.series()[OTHER] == 5 + 6
+
+
+def test_a_value_on_a_bound_belongs_to_it() -> None:
+    histogram = Histogram((1.0, 2.0))
+    for value in (-1.0, 1.0, 1.5, 2.0, 2.25):
+        histogram.observe(value)
+    assert histogram.read() == Buckets((1.0, 2.0), (2, 2, 1), 0.0 + 1.0 + 1.5 + 2.0 + 2.25)
+    assert histogram.read().count == 5
+
+
+def test_the_rate_is_that_of_the_last_half_minute() -> None:
+    clock = HandClock()
+    stats = Stats(lambda: Progress(done=3), clock)
+    assert stats.progress() == Progress(done=3)
+    for _ in range(100):  # ten a second for ten seconds
+        clock.now += 0.1
+        stats.page_settled(record())
+    assert stats.progress().rate == pytest.approx(10, rel=0.01)
+    for _ in range(100):  # one a second for a hundred seconds: the fast start is forgotten
+        clock.now += 1
+        stats.page_settled(record())
+    assert stats.progress().rate == pytest.approx(1, rel=0.05)
+    clock.now += 10_000
+    assert stats.progress().rate == pytest.approx(0, abs=0.01)
+
+
+def test_only_pages_that_are_done_make_the_rate() -> None:
+    clock = HandClock()
+    stats = Stats(Progress, clock)
+    clock.now += 10
+    stats.page_settled(record("deferred", Outcome.HTTP_ERROR))
+    assert stats.progress().rate == 0
+
+
+def test_a_page_whose_clock_was_set_back_is_counted_as_instant() -> None:
+    stats = Stats(Progress)
+    stats.page_settled(replace(record(), stages=(Stage("fetch", 10, 5),)))
+    read = stats.fetch_seconds.read()
+    assert (read.count, read.total) == (1, 0)
+    assert math.copysign(1, read.total) == 1
