@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.support.crawler import crawl, crawling
+from tests.support.website import Website, in_turn, page, redirect, tree
 
 from crawljob.exitcodes import ExitCode
 from durable_crawler.frontier.reader import FrontierReader
-from tests.support.crawler import crawl, crawling
-from tests.support.website import Website, in_turn, page, redirect, tree
 
 PAGES = 400
 WORKERS = 8

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from tests.support.clock import ManualClock
 
 from crawljob.exitcodes import ExitCode
 from durable_crawler.frontier import (
@@ -27,7 +28,6 @@ from durable_crawler.frontier.opening import Admission
 from durable_crawler.frontier.reader import FrontierReader
 from durable_crawler.frontier.sqlite import LEASE_MS
 from durable_crawler.outcomes import Hop, Outcome
-from tests.support.clock import ManualClock
 
 SEED = ("https://a.example/", "a.example")
 OTHER = ("https://b.example/", "b.example")
