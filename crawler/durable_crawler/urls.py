@@ -19,7 +19,7 @@ MAX_LENGTH = 2048
 _MAX_RAW_LENGTH = 65_536  # dot segments and tabs can only shrink a URL so far; a megabyte of href is not parsed at all
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
-_NO_HOST = re.compile(r"https?:[/\\]*(?:[^/\\?#]*@)?(?::[0-9]*)?(?:[/\\?#].*)?", re.IGNORECASE | re.DOTALL)
+_NO_HOST = re.compile(r"https?:[/\\]*+(?:[^/\\?#]*@)?(?::[0-9]*)?(?:[/\\?#].*)?", re.IGNORECASE | re.DOTALL)
 _WEB = ("http://", "https://")
 _DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 
@@ -115,10 +115,10 @@ class Resolver:
     def canonical(self, raw: str) -> str | Refusal:
         """The same answer as ``canonical(raw, base)``."""
         reference = raw.partition("#")[0]
-        if not reference:
-            return self._document
         url = ""
         if self._origin:
+            if not reference:
+                return self._document
             if reference[0] == "/":
                 if _PLAIN_PATH.fullmatch(reference):
                     url = self._origin + reference
