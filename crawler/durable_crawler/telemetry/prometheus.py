@@ -32,7 +32,7 @@ def _samples(metric: Metric, name: str, values: tuple[str, ...], value: Value) -
     if not isinstance(value, Buckets):
         yield f"{name}{suffix} {value}"
         return
-    bounds = [*map(repr, value.bounds), "+Inf"]
+    bounds = [*(f"{bound:g}" for bound in value.bounds), "+Inf"]  # `1`, not `1.0`, as Go writes it
     for bound, count in zip(bounds, accumulate(value.counts), strict=True):
         yield f"{name}_bucket{_braces([*labels, _label('le', bound)])} {count}"
     yield f"{name}_sum{suffix} {value.total}"

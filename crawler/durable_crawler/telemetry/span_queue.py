@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from durable_crawler.outcomes import PageRecord
 from durable_crawler.telemetry.stats import Stats
+from durable_crawler.telemetry.trace import stages_shown
 
 if TYPE_CHECKING:  # OpenTelemetry is loaded in the sink's thread only
     from opentelemetry.sdk.trace import ReadableSpan
@@ -36,9 +37,9 @@ class Chosen:
 
     @property
     def spans(self) -> int:
-        """How many spans at most."""
+        """How many spans it becomes."""
         fetched = self.record.fetched
-        return 1 + len(self.record.stages) + (0 if fetched is None else len(fetched.exchanges))
+        return 1 + len(stages_shown(self.record)) + (0 if fetched is None else len(fetched.exchanges))
 
 
 class SpanQueue:

@@ -22,7 +22,7 @@ from opentelemetry.util.types import AttributeValue
 from crawljob.summary import RunSummary
 from durable_crawler.outcomes import Exchange, PageRecord, Stage
 from durable_crawler.telemetry.exporters import SCOPE
-from durable_crawler.telemetry.trace import Trace
+from durable_crawler.telemetry.trace import Trace, stages_shown
 
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 _PORTS = {"http": 80, "https": 443}
@@ -64,8 +64,6 @@ class SpanBuilder:
     def page(self, record: PageRecord, settled_ns: int) -> list[ReadableSpan]:
         """The page's span and its children; ``settled_ns`` stands in for the times of a page without stages."""
         exchanges = () if record.fetched is None else record.fetched.exchanges
-        # A fetch that never came to a request (a name that does not resolve) is shown as the stage it was.
-        stages = [stage for stage in record.stages if stage.name != "fetch" or not exchanges]
         parts: tuple[Exchange | Stage, ...] = (*exchanges, *record.stages)
         times = [moment for part in parts for moment in (part.started_ns, part.ended_ns)]
         span = (min(times, default=settled_ns), max(times, default=settled_ns))
@@ -83,7 +81,7 @@ class SpanBuilder:
         ]
         for index, exchange in enumerate(exchanges):
             spans.append(self._exchange(record, exchange, index, parent))
-        for number, stage in enumerate(stages, start=len(spans)):
+        for number, stage in enumerate(stages_shown(record), start=len(spans)):
             child = self._trace.span_id(record.url, record.attempt, number)
             spans.append(self._span(stage.name, child, parent, (stage.started_ns, stage.ended_ns)))
         return spans

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from durable_crawler.outcomes import PageRecord
+from durable_crawler.outcomes import PageRecord, Stage
 
 ALWAYS_TRACED_MAX = 1000
 """Failed, quarantined and lost pages of a run that have a span although their hash does not choose them."""
@@ -80,6 +80,12 @@ class Sampler:
             return False
         self._always_left -= 1
         return True
+
+
+def stages_shown(record: PageRecord) -> list[Stage]:
+    """The stages that become spans: ``fetch`` only when it never came to a request, whose spans say more."""
+    requested = record.fetched is not None and record.fetched.exchanges
+    return [stage for stage in record.stages if stage.name != "fetch" or not requested]
 
 
 def _always_traced(record: PageRecord) -> bool:

@@ -1,0 +1,471 @@
+"""Export against collectors on loopback: what arrives, and that no state of a collector matters to the crawl."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Literal
+
+import grpc  # type: ignore[import-untyped]
+import pytest
+from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2, metrics_service_pb2_grpc
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
+from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, Metric
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+
+from crawljob.spec import Telemetry as TelemetrySpec
+from crawljob.summary import Progress, RunSummary
+from durable_crawler.clock import SystemClock
+from durable_crawler.outcomes import Exchange, Fetched, Outcome, PageRecord, Stage
+from durable_crawler.telemetry import Stats, Telemetry
+from durable_crawler.telemetry.catalogue import CATALOGUE
+from durable_crawler.telemetry.span_queue import BATCH_SPANS, QUEUED_SPANS_MAX, TRIES, SpanQueue, SpanSignal
+from durable_crawler.telemetry.spans import SpanBuilder
+from durable_crawler.telemetry.trace import trace_from
+
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+PARENT = "b7ad6b7169203331"
+ENVIRON = {"TRACEPARENT": f"00-{TRACE}-{PARENT}-01", "OTEL_RESOURCE_ATTRIBUTES": "crawljob.name=docs"}
+Protocol = Literal["grpc", "http/protobuf"]
+PROTOCOLS: tuple[Protocol, ...] = ("grpc", "http/protobuf")
+
+
+class Collector:
+    """Keeps what it is sent; refuses for as long as ``refuses`` says."""
+
+    def __init__(self) -> None:
+        self.traces: list[trace_service_pb2.ExportTraceServiceRequest] = []
+        self.metrics: list[metrics_service_pb2.ExportMetricsServiceRequest] = []
+        self.refuses: Callable[[Any], bool] = lambda _: False
+        self.endpoint = ""
+        self._changed = threading.Condition()
+
+    def take(self, request: Any) -> bool:
+        with self._changed:
+            taken = not self.refuses(request)
+            if taken:
+                traces = isinstance(request, trace_service_pb2.ExportTraceServiceRequest)
+                (self.traces if traces else self.metrics).append(request)
+            self._changed.notify_all()
+        return taken
+
+    async def wait_until(self, condition: Callable[[], bool]) -> None:
+        """Until something that arrived makes ``condition`` true."""
+        await asyncio.to_thread(self._wait_until, condition)
+
+    def _wait_until(self, condition: Callable[[], bool]) -> None:
+        with self._changed:
+            assert self._changed.wait_for(condition, timeout=60)
+
+    @property
+    def spans(self) -> list[Span]:
+        return [
+            span
+            for request in self.traces
+            for resource in request.resource_spans
+            for scope in resource.scope_spans
+            for span in scope.spans
+        ]
+
+    def last_metrics(self) -> dict[str, Metric]:
+        (resource,) = self.metrics[-1].resource_metrics
+        return {metric.name: metric for scope in resource.scope_metrics for metric in scope.metrics}
+
+
+@contextlib.contextmanager
+def grpc_collector() -> Iterator[Collector]:
+    collector = Collector()
+
+    def export(reply: Any) -> Callable[[Any, grpc.ServicerContext], Any]:
+        def method(request: Any, context: grpc.ServicerContext) -> Any:
+            if not collector.take(request):
+                context.abort(grpc.StatusCode.UNAVAILABLE, "not now")
+            return reply
+
+        return method
+
+    traces = trace_service_pb2_grpc.TraceServiceServicer()
+    metrics = metrics_service_pb2_grpc.MetricsServiceServicer()
+    traces.Export = export(trace_service_pb2.ExportTraceServiceResponse())  # type: ignore[method-assign]
+    metrics.Export = export(metrics_service_pb2.ExportMetricsServiceResponse())  # type: ignore[method-assign]
+    with ThreadPoolExecutor(4) as pool:
+        server = grpc.server(pool)
+        trace_service_pb2_grpc.add_TraceServiceServicer_to_server(traces, server)  # type: ignore[no-untyped-call]
+        metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server(metrics, server)  # type: ignore[no-untyped-call]
+        collector.endpoint = f"http://127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+        server.start()
+        yield collector
+        server.stop(None).wait()
+
+
+@contextlib.contextmanager
+def http_collector() -> Iterator[Collector]:
+    collector = Collector()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            kinds: dict[str, Any] = {
+                "/v1/traces": trace_service_pb2.ExportTraceServiceRequest,
+                "/v1/metrics": metrics_service_pb2.ExportMetricsServiceRequest,
+            }
+            request = kinds[self.path].FromString(body)
+            self.send_response(200 if collector.take(request) else 503)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        collector.endpoint = f"http://127.0.0.1:{server.server_port}"
+        yield collector
+        server.shutdown()
+        thread.join()
+
+
+COLLECTORS = {"grpc": grpc_collector, "http/protobuf": http_collector}
+
+
+@pytest.fixture(params=PROTOCOLS)
+def protocol(request: pytest.FixtureRequest) -> Protocol:
+    chosen: Protocol = request.param
+    return chosen
+
+
+@pytest.fixture
+def collector(protocol: Protocol) -> Iterator[Collector]:
+    with COLLECTORS[protocol]() as running:
+        yield running
+
+
+def page(url: str, settled: str = "done", outcome: Outcome = Outcome.OK) -> PageRecord:
+    fetched = Fetched(url, url, outcome, status=200, body=b"x", exchanges=(Exchange(url, 100, 200, 200),))
+    stages = (Stage("fetch", 100, 200), Stage("parse", 200, 300), Stage("commit", 300, 400))
+    return PageRecord(url, "site.test", 0, 1, settled, fetched, stages)
+
+
+def telemetry_for(
+    endpoint: str | None, protocol: Protocol = "grpc", *, stats: Stats | None = None, ratio: float = 1.0, **options: Any
+) -> Telemetry:
+    spec = TelemetrySpec(endpoint=endpoint, protocol=protocol, traces_sample_ratio=ratio)
+    return Telemetry(spec, stats or Stats(Progress), SystemClock(), options.pop("environ", ENVIRON), **options)
+
+
+def text_attributes(attributes: Any) -> dict[str, str]:
+    return {pair.key: pair.value.string_value for pair in attributes}
+
+
+async def test_the_tree_that_arrives_is_whole(collector: Collector, protocol: Protocol) -> None:
+    telemetry = telemetry_for(collector.endpoint, protocol)
+    telemetry.start()
+    for number in range(100):
+        telemetry.page_settled(page(f"http://site.test/{number}"))
+    await telemetry.aclose(30, RunSummary(outcome="finished", reason="CrawlFinished", exit_code=0))
+
+    spans = collector.spans
+    assert len(spans) == 1 + 100 * 4
+    assert {span.trace_id.hex() for span in spans} == {TRACE}
+    by_id = {span.span_id: span for span in spans}
+    assert len(by_id) == len(spans)
+    assert sorted(span.name for span in spans if span.parent_span_id.hex() == PARENT) == ["crawl page"] * 100 + [
+        "crawl run"
+    ]
+    children = [span for span in spans if span.parent_span_id.hex() != PARENT]
+    assert all(by_id[child.parent_span_id].name == "crawl page" for child in children)
+    assert (
+        max(len(scope.spans) for r in collector.traces for rs in r.resource_spans for scope in rs.scope_spans)
+        <= BATCH_SPANS
+    )
+    resource = text_attributes(collector.traces[0].resource_spans[0].resource.attributes)
+    assert resource["service.name"] == "durable-crawler"
+    assert resource["crawljob.name"] == "docs"
+    assert resource.keys() >= {"service.version", "service.instance.id"}
+    run = next(span for span in spans if span.name == "crawl run")
+    assert (telemetry.trace_id, telemetry.span_id) == (TRACE, run.span_id.hex())
+
+
+async def test_without_a_traceparent_the_run_is_the_root() -> None:
+    with grpc_collector() as collector:
+        telemetry = telemetry_for(collector.endpoint, environ={"TRACEPARENT": "nonsense"})
+        telemetry.start()
+        telemetry.page_settled(page("http://site.test/"))
+        await telemetry.aclose(30)
+    (root,) = [span for span in collector.spans if not span.parent_span_id]
+    assert root.name == "crawl run"
+    (shown,) = [span for span in collector.spans if span.name == "crawl page"]
+    assert shown.parent_span_id == root.span_id
+
+
+async def test_only_chosen_and_failed_pages_are_sent() -> None:
+    with grpc_collector() as collector:
+        telemetry = telemetry_for(collector.endpoint, ratio=0.0)
+        telemetry.start()
+        telemetry.page_settled(page("http://site.test/good"))
+        telemetry.page_settled(page("http://site.test/bad", outcome=Outcome.HTTP_ERROR))
+        await telemetry.aclose(30)
+    assert [s.status.code for s in collector.spans if s.name == "crawl page"] == [Status.STATUS_CODE_ERROR]
+
+
+async def test_the_last_metrics_are_the_final_counts(collector: Collector, protocol: Protocol) -> None:
+    progress = Progress(pending=5)
+    stats = Stats(lambda: progress)
+    telemetry = telemetry_for(collector.endpoint, protocol, stats=stats, metrics_interval=0.01)
+    telemetry.start()
+    await collector.wait_until(lambda: len(collector.metrics) >= 2)
+    for _ in range(3):
+        telemetry.page_settled(page("http://site.test/"))
+    stats.flush(0.004, 12)
+    progress = Progress(done=3, pending=0, leased=0, deferred=1, failed=2, quarantined=4, bytes=99)
+    await telemetry.aclose(30)
+
+    last = collector.last_metrics()
+    points = {name: getattr(metric, str(metric.WhichOneof("data"))).data_points for name, metric in last.items()}
+    gauges = {name.removeprefix("crawler.pages."): p[0].as_int for name, p in points.items() if ".pages." in name}
+    assert gauges == {"done": 3, "pending": 0, "leased": 0, "deferred": 1, "failed": 2, "quarantined": 4, "body": 99}
+    assert points["crawler.completed"][0].as_int == 3
+    assert {metric.name for metric in CATALOGUE} == last.keys()
+    for metric in CATALOGUE:
+        sent = last[metric.name]
+        assert (sent.unit, sent.description) == (metric.unit, metric.description)
+        assert sent.WhichOneof("data") == {"counter": "sum"}.get(metric.kind, metric.kind)
+        if metric.kind == "counter":
+            assert sent.sum.is_monotonic
+            assert sent.sum.aggregation_temporality == AggregationTemporality.AGGREGATION_TEMPORALITY_CUMULATIVE
+    (histogram,) = points["crawler.flush.duration"]
+    assert (histogram.count, histogram.sum, sum(histogram.bucket_counts)) == (1, 0.004, 1)
+    assert len(histogram.bucket_counts) == len(histogram.explicit_bounds) + 1
+    assert text_attributes(points["crawler.requests"][0].attributes) == {"host": "site.test"}
+    assert "http" not in str([text_attributes(p.attributes) for series in points.values() for p in series])
+    starts = {p.start_time_unix_nano for p in points["crawler.completed"]}
+    first = collector.metrics[0].resource_metrics[0].scope_metrics[0].metrics[0].sum.data_points[0]
+    assert starts == {first.start_time_unix_nano}  # one cumulative series from the start to the end
+
+
+async def test_a_refused_batch_is_sent_again_with_the_same_ids() -> None:
+    with grpc_collector() as collector:
+        refused: list[Any] = []
+
+        def refuse_once(request: Any) -> bool:
+            if refused or not isinstance(request, trace_service_pb2.ExportTraceServiceRequest):
+                return False
+            refused.append(request)
+            return True
+
+        collector.refuses = refuse_once
+        telemetry = telemetry_for(collector.endpoint)
+        telemetry.start()
+        telemetry.page_settled(page("http://site.test/"))
+        await collector.wait_until(lambda: bool(collector.traces))
+        await telemetry.aclose(30)
+    assert refused[0].resource_spans == collector.traces[0].resource_spans
+
+
+class FakeExporter(SpanExporter):
+    """Takes what ``takes`` says, and keeps the names of the pages that it was offered."""
+
+    def __init__(self, takes: Callable[[Sequence[ReadableSpan]], bool]) -> None:
+        self._takes = takes
+        self.offered: list[list[int]] = []
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        self.offered.append([span.context.span_id for span in spans])
+        return SpanExportResult.SUCCESS if self._takes(spans) else SpanExportResult.FAILURE
+
+
+def signal_for(queue: SpanQueue, exporter: SpanExporter, stats: Stats) -> SpanSignal:
+    return SpanSignal(queue, SpanBuilder(trace_from(ENVIRON), Resource({})), exporter, stats, lambda _: None)
+
+
+def test_a_batch_that_is_always_refused_is_given_up_after_some_tries() -> None:
+    stats = Stats(Progress)
+    queue = SpanQueue(stats)
+    for number in range(17):  # a batch of 64 spans, and one page more
+        queue.put(page(f"http://site.test/{number}"), 0)
+    exporter = FakeExporter(lambda spans: len(spans) < BATCH_SPANS)
+    signal = signal_for(queue, exporter, stats)
+    for _ in range(TRIES - 1):
+        assert next(iter(signal.batches())) is False
+    assert list(signal.batches()) == [False, True]
+    assert exporter.offered[:TRIES] == [exporter.offered[0]] * TRIES
+    assert stats.spans == {"sent": 4, "failed": BATCH_SPANS, "dropped": 0}
+
+
+def test_every_span_is_counted_once_as_sent_failed_or_dropped() -> None:
+    stats = Stats(Progress)
+    queue = SpanQueue(stats)
+    for number in range(2000):
+        queue.put(page(f"http://site.test/{number}"), 0)
+    assert stats.spans["dropped"] == 2000 * 4 - QUEUED_SPANS_MAX
+    refusals = iter([False, True, True, *[False] * TRIES])
+    signal = signal_for(queue, FakeExporter(lambda _: next(refusals, True)), stats)
+    batches = signal.batches()
+    for _ in range(10):
+        next(batches)
+    signal.abandon()
+    assert (stats.spans["sent"], stats.spans["failed"]) == (6 * BATCH_SPANS, BATCH_SPANS)
+    assert sum(stats.spans.values()) == 2000 * 4
+
+
+def test_a_queued_page_does_not_keep_its_body() -> None:
+    queue = SpanQueue(Stats(Progress))
+    queue.put(page("http://site.test/"), 0)
+    chosen = queue.take()
+    assert chosen is not None
+    assert chosen.record.fetched is not None
+    assert chosen.record.fetched.body is None
+
+
+class Faulty:
+    """Collectors that no exporter gets along with: each yields an endpoint."""
+
+    @staticmethod
+    @contextlib.contextmanager
+    def absent() -> Iterator[str]:
+        with socket.create_server(("127.0.0.1", 0)) as sock:
+            port = sock.getsockname()[1]
+        yield f"http://127.0.0.1:{port}"
+
+    @staticmethod
+    @contextlib.contextmanager
+    def frozen() -> Iterator[str]:
+        with socket.create_server(("127.0.0.1", 0)) as sock:  # connections are made, nobody reads them
+            yield f"http://127.0.0.1:{sock.getsockname()[1]}"
+
+    @staticmethod
+    @contextlib.contextmanager
+    def dripping() -> Iterator[str]:
+        """Answers a byte at a time: each read ends within any limit, the answer never does."""
+        stop = threading.Event()
+
+        def drip(connection: socket.socket) -> None:
+            with connection, contextlib.suppress(OSError):
+                connection.sendall(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+                while not stop.wait(0.2):
+                    connection.sendall(b"x")
+
+        def accept(sock: socket.socket) -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    connection, _ = sock.accept()
+                    if stop.is_set():
+                        connection.close()
+                        return
+                    threading.Thread(target=drip, args=(connection,), daemon=True).start()
+
+        with socket.create_server(("127.0.0.1", 0)) as sock:
+            thread = threading.Thread(target=accept, args=(sock,))
+            thread.start()
+            yield f"http://127.0.0.1:{sock.getsockname()[1]}"
+            stop.set()
+            socket.create_connection(sock.getsockname()).close()
+            thread.join()
+
+
+@pytest.mark.parametrize("fault", ["absent", "frozen", "dripping", "refusing"])
+async def test_no_state_of_a_collector_delays_or_floods(
+    fault: str, protocol: Protocol, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    stats = Stats(Progress)
+    with contextlib.ExitStack() as stack:
+        if fault == "refusing":
+            collector = stack.enter_context(COLLECTORS[protocol]())
+            collector.refuses = lambda _: True
+            endpoint = collector.endpoint
+        else:
+            endpoint = stack.enter_context(getattr(Faulty, fault)())
+        telemetry = telemetry_for(endpoint, protocol, stats=stats, metrics_interval=0.01)
+        telemetry.start()
+        for number in range(5000):
+            telemetry.page_settled(page(f"http://site.test/{number}"))
+        started = time.monotonic()
+        await telemetry.aclose()
+        assert time.monotonic() - started < 4
+        await asyncio.sleep(0)
+    assert stats.completed == 5000
+    assert stats.spans["sent"] == 0
+    # What was not queued was dropped at once; a thread that hangs in an export has not counted what it holds.
+    assert stats.spans["dropped"] >= 5000 * 4 - QUEUED_SPANS_MAX - 2 * BATCH_SPANS
+    assert len(caplog.records) <= 4
+    assert not [record for record in caplog.records if not record.name.startswith("durable_crawler")]
+
+
+async def test_close_before_start_and_twice_and_pages_after_it_are_harmless() -> None:
+    stats = Stats(Progress)
+    telemetry = telemetry_for("http://127.0.0.1:1", stats=stats)
+    await telemetry.aclose()
+    await telemetry.aclose()
+    telemetry.start()
+    telemetry.page_settled(page("http://site.test/"))
+    assert stats.completed == 1
+
+
+async def test_a_page_that_cannot_be_counted_does_not_raise(caplog: pytest.LogCaptureFixture) -> None:
+    telemetry = telemetry_for(None)
+    telemetry.page_settled(None)  # type: ignore[arg-type]
+    assert "could not be counted" in caplog.text
+
+
+PROGRAM = """
+import asyncio, sys, time
+from crawljob.spec import Telemetry as Spec
+from crawljob.summary import Progress
+from durable_crawler.clock import SystemClock
+from durable_crawler.outcomes import PageRecord
+from durable_crawler.telemetry import Stats, Telemetry
+
+async def main():
+    spec = Spec(endpoint=sys.argv[1] or None, protocol=sys.argv[2], traces_sample_ratio=1.0)
+    telemetry = Telemetry(spec, Stats(Progress), SystemClock(), {})
+    telemetry.start()
+    telemetry.page_settled(PageRecord("http://h/", "h", 0, 1, "done", None, ()))
+    await telemetry.aclose()
+    print("closed", flush=True)
+
+asyncio.run(main())
+if not sys.argv[1]:
+    print(sorted(name for name in sys.modules if name.startswith("opentelemetry")))
+"""
+
+
+def run_program(endpoint: str, protocol: str) -> tuple[str, str, float]:
+    """Standard output, standard error, and the seconds from the close to the end of the process."""
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, endpoint, protocol], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        closed = time.monotonic()
+        rest, errors = process.communicate(timeout=60)
+        assert process.returncode == 0
+        return first + rest, errors, time.monotonic() - closed
+
+
+def test_without_an_endpoint_opentelemetry_is_not_loaded() -> None:
+    assert run_program("", "grpc")[0] == "closed\n[]\n"
+
+
+@pytest.mark.parametrize("fault", ["absent", "frozen", "dripping"])
+def test_the_process_ends_when_telemetry_is_closed(fault: str, protocol: Protocol) -> None:
+    with getattr(Faulty, fault)() as endpoint:
+        output, errors, seconds = run_program(endpoint, protocol)
+    assert output == "closed\n"
+    # One line of our own on standard error, where nothing is configured; none of the exporters'.
+    assert len(errors.splitlines()) <= 2, errors
+    assert seconds < 10
