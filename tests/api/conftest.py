@@ -1,0 +1,247 @@
+"""The api tier's fixtures: one API server and one operator process per session, one namespace per test."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.apiserver import Api, ApiServer, die_with_parent, free_ports, stop, wait_until
+from tests.support.builders import Kubelet, Raw, crawljob, crawljobs
+from tests.support.toolchain import binaries
+from tests.support.toolchain.cache import Unavailable
+
+from crawljob.crd import crd
+from crawljob_operator import names, rbac
+
+OPERATOR = "operator"
+RESYNC_SECONDS = 2
+
+_numbers = itertools.count(1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All of these need the API server."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.api)
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
+    """etcd and kube-apiserver with our kind and our operator's rights."""
+    try:
+        if shutil.which("openssl") is None:
+            raise Unavailable("openssl is not installed; the API server's certificates are made with it.")
+        programs = binaries.ensure("etcd", "kube-apiserver")
+    except Unavailable as reason:
+        if os.environ.get("CI") == "true":
+            pytest.fail(str(reason))
+        pytest.skip(str(reason))
+    folder = tmp_path_factory.mktemp("apiserver")
+    with ApiServer(folder, programs["etcd"], programs["kube-apiserver"]) as running:
+        install(running.admin)
+        yield running
+
+
+def install(api: Api) -> None:
+    """What the chart installs, without the Deployment."""
+    definition = api.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd())
+    path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{definition['metadata']['name']}"
+
+    def established() -> bool:
+        conditions = (api.get(path) or {}).get("status", {}).get("conditions", [])
+        return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
+
+    wait_until(established, "the CrawlJob kind")
+    group = "rbac.authorization.k8s.io"
+    role = {"apiVersion": f"{group}/v1", "kind": "ClusterRole", "metadata": {"name": OPERATOR}}
+    api.create(f"/apis/{group}/v1/clusterroles", {**role, "rules": rbac.rules(clusterwide=True)})
+    api.create(
+        f"/apis/{group}/v1/clusterrolebindings",
+        {
+            "apiVersion": f"{group}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": OPERATOR},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": OPERATOR},
+            "subjects": [{"apiGroup": group, "kind": "User", "name": OPERATOR}],
+        },
+    )
+
+
+@pytest.fixture
+def api(server: ApiServer) -> Api:
+    """The administrator's client."""
+    return server.admin
+
+
+@pytest.fixture
+def namespace(api: Api) -> str:
+    """A fresh namespace that enforces the restricted profile, with the account that every Pod needs."""
+    name = f"crawls-{next(_numbers)}"
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    api.create(
+        "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+    )
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+    api.create(f"/api/v1/namespaces/{name}/serviceaccounts", account)
+    return name
+
+
+class Operator:
+    """The operator as a process, with its own rights and no more."""
+
+    def __init__(self, server: ApiServer) -> None:
+        self._server = server
+        self._log = server.folder / "operator.log"
+        self._process: subprocess.Popen[bytes] | None = None
+        self.port = 0
+
+    def start(self) -> None:
+        """Start it and wait until it watches."""
+        (self.port,) = free_ports(1)
+        arguments = ["--listen", f"127.0.0.1:{self.port}", "--resync", str(RESYNC_SECONDS), "--progress-interval", "1"]
+        environment = {
+            **os.environ,
+            "KUBECONFIG": str(self._server.kubeconfig(OPERATOR)),
+            names.ENV_CRAWLER_IMAGE: "registry.example/crawler:1",
+        }
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "crawljob_operator.cli", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environment,
+                preexec_fn=die_with_parent,
+            )
+        wait_until(self.ready, "a ready operator", 30)
+
+    def ready(self) -> bool:
+        """Whether it says that it watches; fails when it has ended."""
+        assert self._process is not None
+        assert self._process.poll() is None, f"the operator ended: {self.log()[-2000:]}"
+        return self.answers("/readyz")
+
+    def answers(self, path: str, timeout: float = 1) -> bool:
+        """Whether a path of its server answers well in time."""
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        try:
+            with opener.open(f"http://127.0.0.1:{self.port}{path}", timeout=timeout) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+    def running(self) -> bool:
+        """Whether the process lives."""
+        return self._process is not None and self._process.poll() is None
+
+    def kill(self) -> None:
+        """SIGKILL, as a node's failure would."""
+        assert self._process is not None
+        stop(self._process, signal.SIGKILL)
+
+    def terminate(self) -> int:
+        """SIGTERM, as a kubelet would; its exit code."""
+        assert self._process is not None
+        return stop(self._process)
+
+    def log(self) -> str:
+        """Everything it has logged."""
+        return self._log.read_text(errors="replace") if self._log.exists() else ""
+
+
+@pytest.fixture(scope="session")
+def _operator(server: ApiServer) -> Iterator[Operator]:
+    process = Operator(server)
+    process.start()
+    yield process
+    if process.running():
+        assert process.terminate() == 0
+
+
+@pytest.fixture
+def operator(_operator: Operator) -> Operator:
+    """The running operator; a test that has ended it may leave that to the next."""
+    if not _operator.running():
+        _operator.start()
+    return _operator
+
+
+class Crawl:
+    """One CrawlJob in one namespace, and what a test asks about it."""
+
+    def __init__(self, api: Api, namespace: str) -> None:
+        self.api = api
+        self.namespace = namespace
+        self.name = "docs"
+        self.kubelet = Kubelet(api, namespace)
+
+    def apply(self, **spec: object) -> Raw:
+        """Create the CrawlJob."""
+        return self.api.create(crawljobs(self.namespace), crawljob(self.name, self.namespace, **spec))
+
+    def edit(self, **spec: object) -> None:
+        """Change its spec."""
+        self.api.patch(crawljobs(self.namespace, self.name), {"spec": spec})
+
+    def get(self) -> Raw:
+        """The CrawlJob."""
+        found = self.api.get(crawljobs(self.namespace, self.name))
+        assert found is not None
+        return found
+
+    def status(self) -> Raw:
+        """Its status."""
+        return dict(self.get().get("status", {}))
+
+    def condition(self, kind: str) -> Raw:
+        """One of its conditions, empty where it has none of this type."""
+        return next((c for c in self.status().get("conditions", []) if c["type"] == kind), {})
+
+    def wait_phase(self, phase: str, timeout: float = 20) -> Raw:
+        """Wait for a phase; the status."""
+
+        def reached() -> Raw | None:
+            status = self.status()
+            return status if status.get("phase") == phase else None
+
+        try:
+            return wait_until(reached, f"phase {phase}", timeout)
+        except AssertionError:
+            raise AssertionError(f"no phase {phase}: {self.status()}") from None
+
+    def wait_condition(self, kind: str, status: str, reason: str = "") -> Raw:
+        """Wait for a condition; the condition."""
+
+        def reached() -> Raw | None:
+            found = self.condition(kind)
+            fits = found.get("status") == status and (not reason or found.get("reason") == reason)
+            return found if fits else None
+
+        try:
+            return wait_until(reached, f"{kind}={status}")
+        except AssertionError:
+            raise AssertionError(f"no {kind}={status} {reason}: {self.status()}") from None
+
+    def volumes(self) -> list[Raw]:
+        """The namespace's volume claims."""
+        return self.api.items(f"/api/v1/namespaces/{self.namespace}/persistentvolumeclaims")
+
+    def configs(self) -> list[Raw]:
+        """The namespace's ConfigMaps."""
+        return self.api.items(f"/api/v1/namespaces/{self.namespace}/configmaps")
+
+
+@pytest.fixture
+def crawl(api: Api, namespace: str) -> Crawl:
+    """A CrawlJob to be applied in the test's namespace."""
+    return Crawl(api, namespace)
