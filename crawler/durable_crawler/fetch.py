@@ -7,7 +7,6 @@ Called by the engine for each claimed page. Nothing that the network or a server
 from __future__ import annotations
 
 import asyncio
-import re
 import ssl
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -20,26 +19,24 @@ from yarl import URL
 
 from crawljob import spec
 from crawljob.units import seconds
+from durable_crawler import redirects
 from durable_crawler.clock import Clock
 from durable_crawler.fetch_body import ACCEPT_ENCODING, Body
 from durable_crawler.fetch_connector import Connector, Failure, response_class
 from durable_crawler.outcomes import Exchange, Fetched, Hop, Outcome
 from durable_crawler.parse import is_html
+from durable_crawler.redirects import one_line
 from durable_crawler.settle import classify, parse_retry_after
-from durable_crawler.urls import MAX_LENGTH, Refusal, authority, canonical
 
-MAX_HOPS: Final = 10
 KEEP_ALIVE: Final = 60.0
 """Seconds after which an idle connection is closed."""
 
-_REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _DRAIN_BYTES = 65_536  # of an unwanted body: cheaper to read than a new connection
 _DRAIN_SECONDS = 1.0
 _MAX_STATUS_LINE = 8_190
 _MAX_FIELD = 16_384
 _CONTENT_TYPE_MAX = 256
 _ERROR_MAX = 200
-_USERINFO = re.compile(r"[^/\\?#]*@")  # wherever it stands: a Location that is no URL has no structure to trust
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +89,7 @@ class _Attempt:
             retryable=retryable,
             retry_after=self.retry_after,
             host_incident=host_incident,
-            error=_line(end.error, _ERROR_MAX),
+            error=one_line(end.error, _ERROR_MAX),
         )
 
 
@@ -177,7 +174,7 @@ class Fetcher:
         try:
             headers, status = response.headers, response.status
             attempt.status = status
-            attempt.content_type = _line(", ".join(headers.getall("Content-Type", ())), _CONTENT_TYPE_MAX)
+            attempt.content_type = one_line(", ".join(headers.getall("Content-Type", ())), _CONTENT_TYPE_MAX)
             if 200 <= status < 300:
                 if not is_html(attempt.content_type):
                     return _End(Outcome.NOT_HTML)
@@ -186,8 +183,8 @@ class Fetcher:
                 return _End(Outcome.PROTOCOL_ERROR, f"status {status} was not asked for")
             attempt.retry_after = self._retry_after(headers.get("Retry-After"))
             await _drain(response)
-            if status in _REDIRECTS:
-                return _redirect(attempt, status, headers.get("Location"))
+            if status in redirects.STATUSES:
+                return _redirected(attempt, status, headers.get("Location"))
             return _End(Outcome.HTTP_ERROR)
         finally:
             response.close()  # a response that was read to its end has given its connection back before
@@ -220,23 +217,20 @@ def _on_the_wire(url: str) -> URL:
     return URL.build(scheme=scheme[:-1], authority=host, path=f"/{rest}", encoded=True)
 
 
-def _redirect(attempt: _Attempt, status: int, location: str | None) -> _End | str:
-    """Judges a redirect (L8): the URL to follow, or why it is not followed. Records the hop in any case."""
-    if location is None:
-        return _End(Outcome.REDIRECT_INVALID, f"{status} without Location")
-    target = canonical(_text(location), attempt.current)
-    if isinstance(target, Refusal):
-        attempt.hops.append(Hop(attempt.current, status, _line(_USERINFO.sub("", _text(location)), MAX_LENGTH)))
-        return _End(Outcome.REDIRECT_INVALID, f"Location refused: {target}")
-    seen = {attempt.current, *(hop.url for hop in attempt.hops)}
-    attempt.hops.append(Hop(attempt.current, status, target))
-    if authority(target) != authority(attempt.current):
-        return _End(Outcome.REDIRECT_OUT_OF_SCOPE)
-    if target in seen:
-        return _End(Outcome.REDIRECT_INVALID, "redirect loop")
-    if len(attempt.hops) > MAX_HOPS:
-        return _End(Outcome.REDIRECT_INVALID, f"more than {MAX_HOPS} redirects")
-    return target
+def _redirected(attempt: _Attempt, status: int, location: str | None) -> _End | str:
+    """The URL to ask for next, or the end. Every redirect with a Location is recorded as a hop."""
+    verdict = redirects.judge(location, [*(hop.url for hop in attempt.hops), attempt.current])
+    match verdict:
+        case redirects.Follow(target):
+            attempt.hops.append(Hop(attempt.current, status, target))
+            return target
+        case redirects.OutOfScope(target):
+            attempt.hops.append(Hop(attempt.current, status, target))
+            return _End(Outcome.REDIRECT_OUT_OF_SCOPE)
+        case redirects.Invalid(reason, target):
+            if target:
+                attempt.hops.append(Hop(attempt.current, status, target))
+            return _End(Outcome.REDIRECT_INVALID, f"redirect: {reason}")
 
 
 async def _drain(response: aiohttp.ClientResponse) -> None:
@@ -253,17 +247,3 @@ async def _drain(response: aiohttp.ClientResponse) -> None:
                 received += len(chunk)
                 if received > _DRAIN_BYTES:
                     return
-
-
-def _text(header: str) -> str:
-    """A header's value as browsers read it: UTF-8, or each byte as one character where it is not."""
-    try:
-        header.encode()
-    except UnicodeEncodeError:  # bytes that aiohttp kept as surrogates
-        return header.encode("utf-8", "surrogateescape").decode("latin-1")
-    return header
-
-
-def _line(text: str, length: int) -> str:
-    """``text`` as one printable line of at most ``length`` characters."""
-    return " ".join(_text(text).split())[:length]

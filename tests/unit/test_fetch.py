@@ -8,7 +8,7 @@ import socket
 import ssl
 import struct
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from tempfile import NamedTemporaryFile
@@ -19,13 +19,14 @@ import uvloop
 
 from crawljob.spec import Fetch
 from durable_crawler.clock import SystemClock
-from durable_crawler.fetch import MAX_HOPS, Fetcher
+from durable_crawler.fetch import Fetcher
 from durable_crawler.fetch_connector import Failure
 from durable_crawler.outcomes import Hop, Outcome
+from durable_crawler.redirects import MAX_HOPS
 
 HTML_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n"
 
-Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]]
 Answer = bytes | Script
 
 
@@ -73,7 +74,10 @@ class Raw(Site):
 
     def __init__(self, script: Script) -> None:
         super().__init__({})
-        self.talk = script  # type: ignore[method-assign]
+        self._script = script
+
+    async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await self._script(reader, writer)
 
 
 @asynccontextmanager

@@ -1,0 +1,73 @@
+"""Where a redirect leads, and whether it is followed (law L8). Pure; called by ``fetch`` with each Location.
+
+A redirect is followed on the authority of the request before it only. http and https of one host are one authority, so
+that the most common redirect of all is followed; the way back from https to http is by the same rule.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from durable_crawler.urls import MAX_LENGTH, Refusal, authority, canonical
+
+STATUSES = frozenset({301, 302, 303, 307, 308})
+MAX_HOPS = 10
+
+_USERINFO = re.compile(r"[^/\\?#]*@")  # wherever it stands: a Location that is no URL has no structure to trust
+
+
+@dataclass(frozen=True, slots=True)
+class Follow:
+    """Ask for ``target`` next."""
+
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class OutOfScope:
+    """``target`` is on another authority: never contacted."""
+
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Invalid:
+    """The chain ends here."""
+
+    reason: str
+    location: str
+    """Canonical where it can be, else as sent, but without credentials; empty where there is none."""
+
+
+def judge(location: str | None, asked: Sequence[str]) -> Follow | OutOfScope | Invalid:
+    """What to do about a Location header. ``asked`` are the URLs of this chain; its last one was answered with it."""
+    if location is None:
+        return Invalid("no Location", "")
+    location = header_text(location)
+    target = canonical(location, asked[-1])
+    if isinstance(target, Refusal):
+        return Invalid(f"Location refused: {target}", one_line(_USERINFO.sub("", location), MAX_LENGTH))
+    if authority(target) != authority(asked[-1]):
+        return OutOfScope(target)
+    if target in asked:
+        return Invalid("loop", target)
+    if len(asked) > MAX_HOPS:
+        return Invalid(f"more than {MAX_HOPS} redirects", target)
+    return Follow(target)
+
+
+def header_text(value: str) -> str:
+    """A header's value as browsers read it: UTF-8, or each byte as one character where it is not."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:  # bytes that the client kept as surrogates
+        return value.encode("utf-8", "surrogateescape").decode("latin-1")
+    return value
+
+
+def one_line(text: str, length: int) -> str:
+    """``text`` as one printable line of at most ``length`` characters."""
+    words = " ".join(header_text(text).split())
+    return "".join(filter(str.isprintable, words))[:length]
