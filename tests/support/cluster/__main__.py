@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -27,7 +28,7 @@ def main(arguments: list[str]) -> int:
         return _execute(words[1:] if words[:1] == ["--"] else words)
     except Unavailable as error:
         cache.say(str(error))
-        return 70
+        return box.FAILED if isinstance(error, cache.Failed) else SKIPPED
     except KeyboardInterrupt:
         return 130
 
@@ -38,18 +39,36 @@ def _execute(words: list[str]) -> int:
         cache.say(reason)
         return SKIPPED
     _prepare(mode)
-    run_folder = Path(tempfile.mkdtemp(prefix="durable-crawler-"))
-    run_folder.chmod(0o755)  # the crawler's user must reach its volume
+    if mode == "existing":
+        with tempfile.TemporaryDirectory() as folder:
+            return _run(mode, Path(folder), words)
+    with cache.lock("box"):  # one at a time: they share the engine's data, the wheels and this folder
+        run_folder = cache.root() / "run"
+        shutil.rmtree(run_folder, ignore_errors=True)
+        run_folder.mkdir()
+        if images.crawler() == images.CRAWLER:
+            images.wheels(images.BOX_PYTHON if mode == "box" else images.DOCKER_PYTHON)
+        try:
+            return _run(mode, run_folder, words)
+        finally:
+            shutil.rmtree(run_folder, ignore_errors=True)
+
+
+def _run(mode: str, run_folder: Path, words: list[str]) -> int:
+    """Run the command with a folder for logs, which stays when the command fails or the person named it."""
     wanted = os.environ.get("CLUSTER_LOGS")
     logs = Path(wanted).resolve() if wanted else Path(tempfile.mkdtemp(prefix="durable-crawler-logs-"))
     logs.mkdir(parents=True, exist_ok=True)
     plan = cluster.Plan(mode, run_folder, logs)
-    code = 1
+    code = box.FAILED
     try:
         code = box.execute(words, run_folder, logs) if mode == "box" else docker.execute(plan, words)
+        return code
     finally:
-        cluster.remove(plan, keep_logs=bool(wanted) or code != 0)
-    return code
+        if code == 0 and not wanted:
+            shutil.rmtree(logs, ignore_errors=True)
+        elif code:
+            cache.say(f"the logs are in {logs}")
 
 
 def _mode() -> tuple[str, str]:
@@ -70,8 +89,6 @@ def _prepare(mode: str) -> None:
         binaries.ensure("otelcol")
     if mode != "existing":
         site.prefetch()
-    if mode != "existing" and images.crawler() == images.CRAWLER:
-        images.wheels(images.BOX_PYTHON if mode == "box" else images.DOCKER_PYTHON)
 
 
 def _build(names: list[str]) -> int:

@@ -5,8 +5,12 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import platform
 import tarfile
 from pathlib import Path
+
+# As container images call this machine's processor.
+ARCHITECTURE = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
 
 
 def write(program: Path, tag: str, target: Path, inside: str | None = None) -> None:
@@ -22,7 +26,7 @@ def write(program: Path, tag: str, target: Path, inside: str | None = None) -> N
     with layer_path.open("rb") as written:
         layer_digest = hashlib.file_digest(written, "sha256").hexdigest()
     config = {
-        "architecture": "amd64",
+        "architecture": ARCHITECTURE,
         "os": "linux",
         "config": {"Entrypoint": [place], "Env": ["PATH=/usr/local/bin"]},
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{layer_digest}"]},

@@ -6,17 +6,20 @@ firewall rules go with their namespaces. What is left to do here is the lock, th
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 from tests.support.cluster import engine, images, nodeimage
+from tests.support.cluster.process import Failed, wait_until
 from tests.support.toolchain import binaries, cache
 
 NAMESPACES = ("--net", "--mount", "--pid", "--ipc", "--uts", "--fork", "--kill-child", "--mount-proc")
 COMMAND_LIMIT_SECONDS = int(os.environ.get("CLUSTER_LIMIT_SECONDS", "7200"))
 SETUP_LIMIT_SECONDS = 900
+FAILED = 70  # the setup failed although the machine should be able to: never a skip
 
 
 def why_not() -> str:
@@ -45,32 +48,35 @@ def prepare() -> None:
 
 
 def execute(command: list[str], run_folder: Path, logs: Path) -> int:
-    """Run `command` in the box beside a fresh cluster and return its exit code."""
-    with cache.lock("box"):
-        _remove_cgroups()  # of a box whose harness was killed
-        inner = [sys.executable, "-m", "tests.support.cluster.inside", str(run_folder), str(logs), *command]
-        # setpriv: if this process is killed, unshare is too, and with it the box.
-        box = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", "unshare", *NAMESPACES, *inner])
-        try:
-            return box.wait(SETUP_LIMIT_SECONDS + COMMAND_LIMIT_SECONDS)
-        except subprocess.TimeoutExpired:
-            cache.say(f"the command took more than {COMMAND_LIMIT_SECONDS} s (CLUSTER_LIMIT_SECONDS); the box is ended")
-            return 124
-        finally:
-            box.kill()  # unshare ignores everything less
-            box.wait()
-            _remove_cgroups()
+    """Run `command` in the box beside a fresh cluster and return its exit code; the caller holds the lock."""
+    _remove_cgroups()  # of a box whose harness was killed
+    inner = [sys.executable, "-m", "tests.support.cluster.inside", str(run_folder), str(logs), *command]
+    # setpriv: if this process is killed, unshare is too, and with it the box.
+    box = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", "unshare", *NAMESPACES, *inner])
+    try:
+        return box.wait(SETUP_LIMIT_SECONDS + COMMAND_LIMIT_SECONDS)
+    except subprocess.TimeoutExpired:
+        cache.say(f"the command took more than {COMMAND_LIMIT_SECONDS} s (CLUSTER_LIMIT_SECONDS); the box is ended")
+        return 124
+    finally:
+        box.kill()  # unshare ignores everything less
+        box.wait()
+        _remove_cgroups()
 
 
 def _remove_cgroups() -> None:
-    for top in Path("/sys/fs/cgroup").glob(f"*/{engine.CGROUP}"):
-        for folder in sorted((path for path in top.rglob("*") if path.is_dir()), reverse=True):
-            _rmdir(folder)
-        _rmdir(top)
-
-
-def _rmdir(folder: Path) -> None:
+    """Remove the box's control groups; after a kill its last processes take a moment to end."""
     try:
-        folder.rmdir()
-    except OSError as error:  # still in use by a process that is about to end; the next run removes it
-        cache.say(f"the control group {folder.name} is left behind ({error.strerror})")
+        wait_until(_cgroups_gone, 15, "the end of the box's processes")
+    except Failed:
+        cache.say("some control groups of the box are left; the next run removes them")
+
+
+def _cgroups_gone() -> bool:
+    tops = list(Path("/sys/fs/cgroup").glob(f"*/{engine.CGROUP}"))
+    for top in tops:
+        inner = sorted((path for path in top.rglob("*") if path.is_dir()), reverse=True)
+        for folder in (*inner, top):
+            with contextlib.suppress(OSError):  # busy: some process is still on its way out
+                folder.rmdir()
+    return not any(top.exists() for top in tops)

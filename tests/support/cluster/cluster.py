@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 import threading
 from collections.abc import Callable
@@ -70,6 +68,9 @@ def up(plan: Plan) -> None:
     _load(plan)
     if plan.mode == "box":
         storage.make_pool(plan.host_dir, plan.kubeconfig)
+    # Ready means usable: a Pod that starts before DNS answers would fail for no reason of its own.
+    ready = ("rollout", "status", "deployment/coredns", "-n", "kube-system", "--timeout=90s")
+    run("kubectl", "--kubeconfig", plan.kubeconfig, *ready, timeout=100)
 
 
 def down(plan: Plan) -> None:
@@ -173,12 +174,3 @@ class _Background:
         self._thread.join()
         if self._error:
             raise self._error
-
-
-def remove(plan: Plan, *, keep_logs: bool) -> None:
-    """Delete the run's folder, and its logs unless they are wanted."""
-    if not keep_logs:
-        shutil.rmtree(plan.logs, ignore_errors=True)
-    shutil.rmtree(plan.run_folder, ignore_errors=True)
-    if keep_logs:
-        cache.say(f"the logs are in {os.path.relpath(plan.logs)}")

@@ -6,7 +6,6 @@ import os
 
 from tests.support.cluster import box, cluster
 from tests.support.cluster.process import Failed, run
-from tests.support.toolchain import cache
 
 
 def answers() -> bool:
@@ -22,13 +21,12 @@ def execute(plan: cluster.Plan, words: list[str]) -> int:
     os.environ["PATH"] = f"{cluster.tools(plan)}:{os.environ.get('PATH', '')}"
     if plan.mode == "existing":
         return cluster.command(plan, words, box.COMMAND_LIMIT_SECONDS)
-    with cache.lock("box"):
-        cluster.down(plan)  # of a run that was killed
-        try:
-            cluster.up(plan)
-            code = cluster.command(plan, words, box.COMMAND_LIMIT_SECONDS)
-            if code:
-                cluster.export_logs(plan)
-            return code
-        finally:
-            cluster.down(plan)
+    cluster.down(plan)  # of a run that was killed
+    try:
+        cluster.up(plan)
+        code = cluster.command(plan, words, box.COMMAND_LIMIT_SECONDS)
+        if code:
+            cluster.export_logs(plan)
+        return code
+    finally:
+        cluster.down(plan)

@@ -99,3 +99,4 @@ def _remove_leftovers() -> None:
         run("docker", "rm", "--force", "--volumes", *containers, timeout=90)
     run("docker", "volume", "prune", "--force")
     run("docker", "network", "prune", "--force")
+    run("docker", "image", "prune", "--force", timeout=120)  # the project's image as it was before each change

@@ -21,7 +21,8 @@ COLLECTOR = "otel-collector:test"
 # Debian's Python stands in for python:3.x-slim where no registry of images can be reached.
 BOX_BASE, BOX_PYTHON = "durable-crawler/python:bookworm", "3.11"
 DOCKER_BASE, DOCKER_PYTHON = "python:3.13-slim", "3.13"
-PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64", "linux_x86_64")
+PROCESSOR = {"amd64": "x86_64", "arm64": "aarch64"}.get(archive.ARCHITECTURE, archive.ARCHITECTURE)
+PLATFORMS = [f"{kind}_{PROCESSOR}" for kind in ("manylinux_2_28", "manylinux_2_17", "manylinux2014", "linux")]
 BASE_PACKAGES = ["python3", "python3-venv", "ca-certificates"]
 
 
@@ -49,11 +50,15 @@ def wheels(python: str) -> None:
 
 
 def build(base_image: str, log: Path) -> None:
-    """Build the project's image with the Docker engine; unchanged layers come from its cache."""
+    """Build the project's image with the Docker engine; unchanged layers come from its cache.
+
+    The build stage gets a tag of its own: untagged, it would be the first thing that a prune removes.
+    """
     if crawler() != CRAWLER:
         return
-    argument = f"BASE={base_image}"
-    run("docker", "build", "--tag", CRAWLER, "--build-arg", argument, REPOSITORY, timeout=600, log=log)
+    command = ("docker", "build", "--build-arg", f"BASE={base_image}", REPOSITORY)
+    run(*command, "--target", "build", "--tag", f"{CRAWLER}-build", timeout=600, log=log)
+    run(*command, "--tag", CRAWLER, timeout=600, log=log)
 
 
 def collector_archive(folder: Path) -> Path:

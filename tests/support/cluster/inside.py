@@ -15,8 +15,6 @@ from tests.support.cluster.process import Failed, run
 from tests.support.toolchain import cache
 from tests.support.toolchain.cache import Unavailable
 
-CANNOT = 70  # the setup failed although the machine should be able to: never a skip
-
 
 def main(arguments: list[str]) -> int:
     plan = cluster.Plan("box", Path(arguments[0]), Path(arguments[1]))
@@ -33,7 +31,7 @@ def main(arguments: list[str]) -> int:
         cache.say(f"the cluster did not start: {error}")
         if plan.kubeconfig.exists():
             cluster.export_logs(plan)
-        return CANNOT
+        return box.FAILED
     except KeyboardInterrupt:
         return 130
     try:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.support.cluster import archive
 from tests.support.toolchain import binaries, cache, debian
-from tests.support.toolchain.cache import Unavailable
+from tests.support.toolchain.cache import Failed
 
 FILES = Path(__file__).parent / "node"
 PROGRAMS = ("kubeadm", "kubelet", "kubectl", "kube-proxy", "crictl")
@@ -60,7 +60,11 @@ def image() -> Path:
         *(path.parent.name for path in built.values()),
         *(path.read_bytes() for path in ours),
     )
-    return cache.publish(f"node/{key}", lambda folder: _assemble(folder, base, built)) / "node.tar"
+    folder = cache.publish(f"node/{key}", lambda scratch: _assemble(scratch, base, built))
+    for older in folder.parent.iterdir():  # a gigabyte each
+        if older != folder and ".part-" not in older.name:
+            shutil.rmtree(older, ignore_errors=True)
+    return folder / "node.tar"
 
 
 def _assemble(folder: Path, base: Path, built: dict[str, Path]) -> None:
@@ -117,7 +121,7 @@ def _control_plane_images(root: Path, built: dict[str, Path]) -> str:
             pause = tag.rsplit(":", 1)[1] if name == "pause" else pause
     missing = [name for name in IMAGES if not (root / "kind/images" / f"{name}.tar").exists()]
     if missing:
-        raise Unavailable(f"kubeadm {version} names no image for {', '.join(missing)}: {listing.stderr.strip()[-300:]}")
+        raise Failed(f"kubeadm {version} names no image for {', '.join(missing)}: {listing.stderr.strip()[-300:]}")
     return pause
 
 
@@ -171,4 +175,4 @@ def _link(link: Path, target: str) -> None:
 def _tar(*arguments: str) -> None:
     done = subprocess.run(["tar", *arguments], check=False, capture_output=True, text=True, timeout=600)
     if done.returncode:
-        raise Unavailable(f"tar failed: {done.stderr.strip()[-300:]}")
+        raise Failed(f"tar failed: {done.stderr.strip()[-300:]}")

@@ -9,13 +9,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from tests.support.toolchain.cache import Unavailable
+from tests.support.toolchain.cache import Failed
+
+__all__ = ["Failed", "on_path", "run", "start", "wait_until"]
 
 T = TypeVar("T")
-
-
-class Failed(Unavailable):
-    """A command of the harness ended with an error or did not end in time."""
 
 
 def run(

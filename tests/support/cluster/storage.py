@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.support.cluster.process import Failed, run
 
-POOL_SIZE = 40
+POOL_SIZE = 100
 CAPACITY = "2Gi"
 CRAWLER_UID = 65532
 # Where the folder host/volumes is mounted in the node, by the name of the mode.

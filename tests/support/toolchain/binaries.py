@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.toolchain import cache
-from tests.support.toolchain.cache import Unavailable
+from tests.support.toolchain.cache import Failed, Unavailable
 
 MODULES = Path(__file__).parent.parent / "cluster" / "go"
 BUILD_LIMIT_SECONDS = 3600
@@ -30,6 +30,7 @@ class GoTool:
     module: str
     ldflags: str = ""
     own_version: str = ""
+    client: bool = False  # runs on the person's machine, whatever that is; all others run on Linux
 
     def version(self) -> str:
         """The version that go.mod pins, or our own program's."""
@@ -38,7 +39,7 @@ class GoTool:
         text = (MODULES / self.folder / "go.mod").read_text()
         found = re.search(rf"^\s*(?:require )?{re.escape(self.module)} (v\S+)", text, re.MULTILINE)
         if found is None:
-            raise Unavailable(f"{self.folder}/go.mod does not pin {self.module}.")
+            raise Failed(f"{self.folder}/go.mod does not pin {self.module}.")
         return found.group(1)
 
     def flags(self) -> str:
@@ -54,16 +55,17 @@ _KUBERNETES_FLAGS = " ".join(
 )
 
 
-def _kubernetes(command: str) -> GoTool:
-    return GoTool("kubernetes", f"k8s.io/kubernetes/cmd/{command}", "k8s.io/kubernetes", _KUBERNETES_FLAGS)
+def _kubernetes(command: str, *, client: bool = False) -> GoTool:
+    package = f"k8s.io/kubernetes/cmd/{command}"
+    return GoTool("kubernetes", package, "k8s.io/kubernetes", _KUBERNETES_FLAGS, client=client)
 
 
 # In the order of a cold build: what the api tier waits for comes first.
 TOOLS: dict[str, GoTool] = {
     "etcd": GoTool("etcd", "go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3"),
     "kube-apiserver": _kubernetes("kube-apiserver"),
-    "kind": GoTool("kind", "sigs.k8s.io/kind", "sigs.k8s.io/kind"),
-    "kubectl": _kubernetes("kubectl"),
+    "kind": GoTool("kind", "sigs.k8s.io/kind", "sigs.k8s.io/kind", client=True),
+    "kubectl": _kubernetes("kubectl", client=True),
     "kube-controller-manager": _kubernetes("kube-controller-manager"),
     "kubelet": _kubernetes("kubelet"),
     "kubeadm": _kubernetes("kubeadm"),
@@ -83,6 +85,7 @@ TOOLS: dict[str, GoTool] = {
         "helm.sh/helm/v4/cmd/helm",
         "helm.sh/helm/v4",
         "-X helm.sh/helm/v4/internal/version.version={version}",
+        client=True,
     ),
 }
 
@@ -103,7 +106,7 @@ def module_dir(name: str) -> Path:
     tool = TOOLS[name]
     done = _go(["list", "-m", "-f", "{{.Dir}}", tool.module], tool)
     if done.returncode or not done.stdout.strip():
-        raise Unavailable(f"Go does not find the source of {tool.module}: {done.stderr.strip()[-300:]}")
+        raise Failed(f"Go does not find the source of {tool.module}: {done.stderr.strip()[-300:]}")
     return Path(done.stdout.strip())
 
 
@@ -121,7 +124,7 @@ def _build(name: str, tool: GoTool, folder: Path) -> None:
     flags = ["-trimpath", "-buildvcs=false", "-mod=readonly", "-p", str(min(2, os.cpu_count() or 1))]
     done = _go(["build", *flags, "-ldflags", tool.flags(), "-o", str(output), tool.package], tool)
     if done.returncode:
-        raise Unavailable(f"Go could not build {name} {tool.version()}: {done.stderr.strip()[-2000:]}")
+        raise Failed(f"Go could not build {name} {tool.version()}: {done.stderr.strip()[-2000:]}")
     cache.say(f"built {name} in {time.monotonic() - started:.0f} s")
 
 
@@ -131,6 +134,8 @@ def _go(arguments: list[str], tool: GoTool) -> subprocess.CompletedProcess[str]:
     if program is None:
         raise Unavailable("The Go toolchain (1.26 or newer) is not on PATH; install it to build the test programs.")
     environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "", "GOWORK": "off"}
+    if not tool.client:
+        environment["GOOS"] = "linux"
     try:
         return subprocess.run(
             [program, *arguments],
@@ -143,7 +148,7 @@ def _go(arguments: list[str], tool: GoTool) -> subprocess.CompletedProcess[str]:
             timeout=BUILD_LIMIT_SECONDS,
         )
     except subprocess.TimeoutExpired as error:
-        raise Unavailable(f"Building {tool.package} took more than {BUILD_LIMIT_SECONDS} s.") from error
+        raise Failed(f"Building {tool.package} took more than {BUILD_LIMIT_SECONDS} s.") from error
 
 
 if __name__ == "__main__":

@@ -8,13 +8,22 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
+
+# Longer than the slowest build and the longest run of the cluster tests.
+LOCK_LIMIT_SECONDS = 3 * 3600
 
 
 class Unavailable(Exception):  # noqa: N818 - a statement about the machine, not an error of the program
     """This machine cannot do what is asked; the message is one sentence that a person can act on."""
+
+
+class Failed(Unavailable):
+    """It should have worked here and did not: a build, a download or a command ended badly. Never a reason to skip."""
 
 
 def root() -> Path:
@@ -45,12 +54,22 @@ def lock(name: str) -> Iterator[None]:
     folder = root() / "locks"
     folder.mkdir(exist_ok=True)
     with (folder / name).open("w") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not _taken(handle):
             say(f"waiting for another process that works on {name}")
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            deadline = time.monotonic() + LOCK_LIMIT_SECONDS
+            while not _taken(handle):
+                if time.monotonic() > deadline:
+                    raise Unavailable(f"Another process has worked on {name} for {LOCK_LIMIT_SECONDS} s; end it first.")
+                time.sleep(0.2)
         yield
+
+
+def _taken(handle: IO[str]) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def publish(relative: str, make: Callable[[Path], None]) -> Path:

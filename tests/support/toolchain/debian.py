@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from tests.support.toolchain import cache
-from tests.support.toolchain.cache import Unavailable
+from tests.support.toolchain.cache import Failed, Unavailable
 
 SUITE = "bookworm"
 LIMIT_SECONDS = 900
@@ -102,6 +102,6 @@ def _run(command: list[str], environment: dict[str, str] | None = None, cwd: Pat
             timeout=LIMIT_SECONDS,
         )
     except subprocess.TimeoutExpired as error:
-        raise Unavailable(f"{command[0]} took more than {LIMIT_SECONDS} s.") from error
+        raise Failed(f"{command[0]} took more than {LIMIT_SECONDS} s.") from error
     if done.returncode:
-        raise Unavailable(f"{' '.join(command[:2])} failed: {done.stderr.strip()[-500:]}")
+        raise Failed(f"{' '.join(command[:2])} failed: {done.stderr.strip()[-500:]}")
