@@ -121,7 +121,7 @@ class Operator:
                 stdout=log,
                 stderr=log,
                 env=environment,
-                preexec_fn=die_with_parent,
+                preexec_fn=die_with_parent,  # noqa: PLW1509 - it makes one system call
             )
         wait_until(self.ready, "a ready operator", 30)
 

@@ -145,7 +145,7 @@ class ApiServer:
                     stdout=log,
                     stderr=log,
                     cwd=self.folder,
-                    preexec_fn=die_with_parent,
+                    preexec_fn=die_with_parent,  # noqa: PLW1509 - it makes one system call
                 )
             )
 

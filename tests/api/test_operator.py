@@ -1,0 +1,122 @@
+"""The operator as a process: killed and started again, idle, and with the rights that it declares and no others."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tests.api.conftest import OPERATOR, RESYNC_SECONDS, Crawl, Operator
+from tests.support.apiserver import ApiServer, wait_until
+from tests.support.builders import summary
+
+from crawljob_operator import rbac
+
+WRITES = {"create", "update", "patch", "delete"}
+
+
+def test_a_killed_operator_counts_each_end_once(operator: Operator, crawl: Crawl) -> None:
+    """It is killed before it sees an end, while it waits, and before it sees the next Pod."""
+    crawl.apply(restartPolicy={"backoff": {"initialSeconds": 3, "maxSeconds": 3}})
+    first = crawl.kubelet.new_pod()
+    crawl.kubelet.run(first)
+    crawl.wait_phase("Running")
+    operator.kill()
+    crawl.kubelet.exit(first, 1)
+    operator.start()
+    status = crawl.wait_phase("Restarting")
+    assert (status["restarts"], status["lastTermination"]["podUID"]) == (1, first["metadata"]["uid"])
+    due = status["nextRestartTime"]
+    operator.kill()
+    assert [p["metadata"]["uid"] for p in crawl.kubelet.pods()] == [first["metadata"]["uid"]], "kept for its logs"
+    operator.start()
+    assert crawl.status()["nextRestartTime"] == due
+    second = crawl.kubelet.new_pod(besides=first["metadata"]["uid"])
+    operator.kill()
+    crawl.kubelet.exit(second, 1)
+    operator.start()
+    wait_until(lambda: crawl.status().get("restarts") == 2, "the second end")
+    third = crawl.kubelet.new_pod(besides=second["metadata"]["uid"])
+    crawl.kubelet.exit(third, 0, summary(done=1))
+    status = crawl.wait_phase("Complete")
+    assert (status["restarts"], len(status["history"])) == (2, 3)
+
+
+def test_a_pod_that_vanished_while_nobody_looked_is_entered(operator: Operator, crawl: Crawl) -> None:
+    """A recorded Pod that is gone counts as deleted, once, and not against the crawl."""
+    crawl.apply()
+    pod = crawl.kubelet.new_pod()
+    crawl.kubelet.run(pod)
+    crawl.wait_phase("Running")
+    operator.kill()
+    crawl.kubelet.remove(pod)
+    operator.start()
+    crawl.kubelet.new_pod()
+    status = crawl.status()
+    assert (status["restarts"], status["consecutiveFailures"]) == (1, 0)
+    assert (status["lastTermination"]["reason"], status["lastTermination"]["counted"]) == ("PodDeleted", False)
+
+
+def test_an_idle_operator_writes_nothing(server: ApiServer, operator: Operator, crawl: Crawl) -> None:
+    """Through two full listings, with a running, a finished and a suspended job, and after its own restart."""
+    crawl.apply()
+    pod = crawl.kubelet.new_pod()
+    crawl.kubelet.run(pod)
+    crawl.wait_phase("Running")
+    crawl.name = "paused"
+    crawl.apply(suspend=True)
+    crawl.wait_phase("Suspended")
+    crawl.name = "finished"
+    crawl.apply()
+    others = wait_until(lambda: [p for p in crawl.kubelet.pods() if _is_of(p, "finished")], "its Pod")
+    crawl.kubelet.exit(others[0], 0, summary())
+    crawl.wait_phase("Complete")
+    operator.kill()
+    operator.start()
+
+    def listings() -> int:
+        return sum(r["verb"] == "list" and r["objectRef"]["resource"] == "crawljobs" for r in server.requests(OPERATOR))
+
+    def settled() -> bool:
+        return listings() >= begin + 2
+
+    begin = listings()
+    wait_until(settled, "its first listings", 10 * RESYNC_SECONDS)
+    writes = len(_writes(server))
+    begin = listings()
+    wait_until(settled, "two more listings", 10 * RESYNC_SECONDS)
+    assert _writes(server)[writes:] == []
+
+
+def test_it_answers_and_ends_when_it_is_told(operator: Operator) -> None:
+    """Its probes answer at once, and SIGTERM ends it in order."""
+    assert operator.answers("/healthz")
+    assert operator.answers("/readyz")
+    assert operator.terminate() == 0
+
+
+def test_it_uses_the_rights_that_it_declares_and_only_those(server: ApiServer, operator: Operator) -> None:
+    """No request of this whole session was forbidden, and each one stands in the rules."""
+    allowed = {
+        (group, resource, verb)
+        for rule in rbac.rules(clusterwide=True)
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    used: Counter[tuple[str, str, str]] = Counter()
+    for record in server.requests(OPERATOR):
+        reference = record.get("objectRef")
+        if reference is None:
+            continue  # discovery, which every account may read
+        assert record["responseStatus"]["code"] != 403 or record["verb"] == "create", record
+        sub = f"/{reference['subresource']}" if "subresource" in reference else ""
+        used[reference.get("apiGroup", ""), reference["resource"] + sub, record["verb"]] += 1
+    assert set(used) <= allowed
+    assert operator.running()
+
+
+def _writes(server: ApiServer) -> list[str]:
+    return [f"{r['verb']} {r['requestURI']}" for r in server.requests(OPERATOR) if r["verb"] in WRITES]
+
+
+def _is_of(pod: dict[str, dict[str, dict[str, str]]], name: str) -> bool:
+    return pod["metadata"]["labels"]["durable-crawler.io/crawljob"] == name
