@@ -450,11 +450,14 @@ def run_program(endpoint: str, protocol: str) -> tuple[str, str, float]:
         [sys.executable, "-c", PROGRAM, endpoint, protocol], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
-        first = process.stdout.readline()
+        assert process.stderr is not None
+        output = process.stdout.readline()
         closed = time.monotonic()
-        rest, errors = process.communicate(timeout=60)
+        output += process.stdout.read()
+        errors = process.stderr.read()  # a few lines at most: the pipe never fills up before
+        process.wait(60)
         assert process.returncode == 0
-        return first + rest, errors, time.monotonic() - closed
+        return output, errors, time.monotonic() - closed
 
 
 def test_without_an_endpoint_opentelemetry_is_not_loaded() -> None:
