@@ -11,7 +11,7 @@ import re
 from functools import partial
 
 _PRESCAN_BYTES = 1024  # WHATWG HTML section 13.2.3.2
-_LATE_PRESCAN_BYTES = 65_536
+_LATE_PRESCAN_BYTES = 4096  # the patterns below are quadratic at worst, in what they are given
 
 # Python's codec of each encoding, by its WHATWG name, then the labels in use besides the name itself.
 _ENCODINGS = {
@@ -58,7 +58,7 @@ _LABELS = {label: name for name, (_, labels) in _ENCODINGS.items() for label in 
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16le"), (codecs.BOM_UTF16_BE, "utf-16be"))
 _HEADER_CHARSET = re.compile(r";\s*charset\s*=\s*(?:\"([^\"]*)\"|([^\s;,\"]+))", re.IGNORECASE)
 _COMMENT = re.compile(rb"<!--.*?-->", re.DOTALL)
-_META = re.compile(rb"<meta[\s/]+((?:[^>\"']|\"[^\"]*\"|'[^']*')*)>", re.IGNORECASE)
+_META = re.compile(rb"<meta[\s/]+((?:[^<>\"']|\"[^\"]*\"|'[^']*')*)>", re.IGNORECASE)
 _ATTRIBUTE = re.compile(rb"([^\s=/>]+)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+))")
 _CONTENT_CHARSET = re.compile(rb"charset\s*=\s*[\"']?([^\s;\"']+)", re.IGNORECASE)
 

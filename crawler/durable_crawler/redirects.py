@@ -6,7 +6,6 @@ that the most common redirect of all is followed; the way back from https to htt
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,8 +13,6 @@ from durable_crawler.urls import MAX_LENGTH, Refusal, authority, canonical
 
 STATUSES = frozenset({301, 302, 303, 307, 308})
 MAX_HOPS = 10
-
-_USERINFO = re.compile(r"[^/\\?#]*@")  # wherever it stands: a Location that is no URL has no structure to trust
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +45,8 @@ def judge(location: str | None, asked: Sequence[str]) -> Follow | OutOfScope | I
     location = header_text(location)
     target = canonical(location, asked[-1])
     if isinstance(target, Refusal):
-        return Invalid(f"Location refused: {target}", one_line(_USERINFO.sub("", location), MAX_LENGTH))
+        # It has no structure to trust, so that credentials are anything before an @.
+        return Invalid(f"Location refused: {target}", one_line(location.rpartition("@")[2], MAX_LENGTH))
     if authority(target) != authority(asked[-1]):
         return OutOfScope(target)
     if target in asked:
