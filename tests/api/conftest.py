@@ -58,7 +58,7 @@ def install(api: Api) -> None:
     path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{definition['metadata']['name']}"
 
     def established() -> bool:
-        conditions = (api.get(path) or {}).get("status", {}).get("conditions", [])
+        conditions = (api.get(path) or {}).get("status", {}).get("conditions") or []
         return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
 
     wait_until(established, "the CrawlJob kind")
