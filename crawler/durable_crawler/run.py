@@ -64,56 +64,38 @@ def _run_loop(main: Coroutine[Any, Any, RunSummary]) -> RunSummary:
 
 
 async def _crawl(job: CrawlJobFile, db: Path, *, show_bar: bool) -> RunSummary:
+    """Open the frontier, crawl, close it; every way to end becomes a summary."""
     clock = SystemClock()
     stop = Stop()
     stop.install(asyncio.get_running_loop())
-    progress = Progress()
     try:
         frontier = await SqliteFrontier.open(db, _admission(job.spec), max_pages=job.spec.scope.max_pages, clock=clock)
     except FrontierError as error:
-        return _failed(error.exit_code, _REASONS[error.exit_code], str(error), progress)
+        return _failed(error.exit_code, _REASONS[error.exit_code], str(error), Progress())
     try:
-        finished = await _crawl_with(job, frontier, stop, clock, show_bar=show_bar)
-        reason, message = await ending.explain(frontier, job.spec) if finished else ending.interrupted(stop)
-        await frontier.close()
-    except FrontierError as error:
-        return _failed(error.exit_code, _REASONS[error.exit_code], str(error), frontier.snapshot.progress())
+        return await _crawl_with(job, frontier, stop, clock, show_bar=show_bar)
     except ListenerError as error:
         return _failed(ExitCode.INFRASTRUCTURE, "ListenerFailed", str(error), frontier.snapshot.progress())
-    except Exception as error:  # noqa: BLE001 - the last line of defence, see below
-        # A bug must end in the one way that the operator understands, and leave its traceback for us.
-        _log.exception("the crawler failed")
-        text = f"the crawler failed ({type(error).__name__}: {error}); this is a bug, please report it with the log"
-        return _failed(ExitCode.INFRASTRUCTURE, "Error", text, frontier.snapshot.progress())
     finally:
         await frontier.close()
-    return RunSummary(
-        outcome="finished" if finished else "interrupted",
-        reason=reason,
-        message=message,
-        exit_code=ExitCode.FINISHED if finished else stop.exit_code,
-        progress=frontier.snapshot.progress(),
-        version=__version__,
-    )
 
 
 async def _crawl_with(
     job: CrawlJobFile, frontier: SqliteFrontier, stop: Stop, clock: SystemClock, *, show_bar: bool
-) -> bool:
-    """Crawl over an open frontier; whether the crawl is finished."""
+) -> RunSummary:
+    """Compose everything else around an open frontier. Raises ``ListenerError``."""
     spec = job.spec
     stats = Stats(lambda: frontier.snapshot.progress(), clock)  # noqa: PLW0108 - a snapshot is replaced, not changed
     stats.leases(recovered=frontier.recovered)
     frontier.on_flush = stats.flush
     telemetry = Telemetry(spec.telemetry, stats, clock, os.environ)
+    logs.add_context(trace_id=telemetry.trace_id, span_id=telemetry.span_id)
     async with AsyncExitStack() as stack:
         listener = Listener(spec.listen.address, spec.listen.port, stats, ready=lambda: not stop.requested.is_set())
         await listener.start()
         stack.push_async_callback(listener.aclose)
         fetcher = Fetcher(spec.fetch, clock)
         stack.push_async_callback(fetcher.aclose)
-        telemetry.start()
-        stack.push_async_callback(telemetry.aclose)
         if show_bar:
             await stack.enter_async_context(show_progress(stats))
         counts = frontier.snapshot
@@ -129,7 +111,33 @@ async def _crawl_with(
         engine = Engine(
             spec, frontier, fetcher=fetcher, observer=observer, clock=clock, random=random.SystemRandom().random
         )
-        return await engine.run(stop)
+        telemetry.start()
+        summary = await _summarised(engine, frontier, stop, spec)
+        await telemetry.aclose(summary=summary)
+        return summary
+
+
+async def _summarised(engine: Engine, frontier: SqliteFrontier, stop: Stop, spec: CrawlJobSpec) -> RunSummary:
+    """Run the engine, close the frontier, say how it ended."""
+    try:
+        finished = await engine.run(stop)
+        reason, message = await ending.explain(frontier, spec) if finished else ending.interrupted(stop)
+        await frontier.close()
+    except FrontierError as error:
+        return _failed(error.exit_code, _REASONS[error.exit_code], str(error), frontier.snapshot.progress())
+    except Exception as error:  # noqa: BLE001 - the last line of defence
+        # A bug must end in the one way that the operator understands, and leave its traceback for us.
+        _log.exception("the crawler failed")
+        text = f"the crawler failed ({type(error).__name__}: {error}); this is a bug, please report it with the log"
+        return _failed(ExitCode.INFRASTRUCTURE, "Error", text, frontier.snapshot.progress())
+    return RunSummary(
+        outcome="finished" if finished else "interrupted",
+        reason=reason,
+        message=message,
+        exit_code=ExitCode.FINISHED if finished else stop.exit_code,
+        progress=frontier.snapshot.progress(),
+        version=__version__,
+    )
 
 
 @dataclass(frozen=True, slots=True)
