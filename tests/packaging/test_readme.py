@@ -15,6 +15,11 @@ from crawljob.exitcodes import ExitCode
 README = (ROOT / "README.md").read_text()
 
 
+def _help(*command: str) -> str:
+    program = [sys.executable, "-m", "durable_crawler", *command, "--help"]
+    return subprocess.run(program, capture_output=True, text=True, timeout=60, check=True).stdout
+
+
 def test_every_make_target_exists() -> None:
     targets = set(re.findall(r"^\.PHONY: (\S+)$", (ROOT / "Makefile").read_text(), re.MULTILINE))
     assert set(re.findall(r"(?:^|`)make ([a-z]+)", README, re.MULTILINE)) <= targets
@@ -26,9 +31,7 @@ def test_every_file_that_is_named_exists(path: str) -> None:
 
 
 def test_the_table_of_commands_is_the_programs() -> None:
-    shown = subprocess.run(
-        [sys.executable, "-m", "durable_crawler", "--help"], capture_output=True, text=True, timeout=60, check=True
-    ).stdout
+    shown = _help()
     commands = set(re.findall(r"^  ([a-z]+)  ", shown[shown.index("Commands:") :], re.MULTILINE))
     table = README[README.index("| command |") : README.index("is the reference of the flags")]
     rows = "".join(line.split("|")[1] for line in table.splitlines() if line.startswith("| `"))
@@ -36,13 +39,7 @@ def test_the_table_of_commands_is_the_programs() -> None:
 
 
 def test_every_flag_that_is_named_exists() -> None:
-    shown = subprocess.run(
-        [sys.executable, "-m", "durable_crawler", "run", "--help"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    ).stdout
+    shown = _help("run")
     (row,) = (line for line in README.splitlines() if line.startswith("| `run`"))
     for flag in re.findall(r"--[a-z-]+", row):
         assert f" {flag} " in shown
