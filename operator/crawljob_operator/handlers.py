@@ -68,6 +68,8 @@ class Watches:
             clusterwide=not self._namespaces,
             namespaces=self._namespaces,
             stop_flag=self._stop,
+            # Left to itself, kopf looks up the user's name, and an image's numeric user has none.
+            identity=names.FIELD_MANAGER,
         )
 
     async def run(self) -> None:
