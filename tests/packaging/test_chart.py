@@ -258,8 +258,8 @@ def test_the_deployment_is_one_operator_at_a_time_and_is_probed_where_it_listens
     container = _container(render({}))
     port = int(names.DEFAULT_LISTEN.rsplit(":", 1)[1])
     assert container["ports"] == [{"name": "http", "containerPort": port}]
-    for probe in ("livenessProbe", "readinessProbe"):
-        assert container[probe]["httpGet"] == {"path": "/healthz", "port": "http"}
+    assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "http"}
+    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "http"}
 
 
 def test_the_operators_own_pod_is_none_of_the_pods_that_it_watches(render: Render) -> None:
