@@ -135,7 +135,7 @@ async def test_a_lost_finish_does_not_take_the_rest_of_its_flush_along(open_fron
     first, second = await claim(frontier)
     await frontier.release([first])
     verdicts = await asyncio.gather(frontier.finish(first, OK, []), frontier.finish(second, OK, []))
-    assert verdicts == [Verdict.LOST, Verdict.KEPT]
+    assert list(verdicts) == [Verdict.LOST, Verdict.KEPT]
 
 
 async def test_a_lease_that_ran_out_is_lost_and_claimed_again(open_frontier: Open, clock: ManualClock) -> None:
