@@ -91,6 +91,11 @@ class ApiServer:
         self.admin = Api(self.url, self.kubeconfig("admin", "system:masters"))
         wait_until(lambda: self._alive() and self.admin.ready(), "a ready kube-apiserver", START_SECONDS)
 
+    def restart_apiserver(self) -> None:
+        """Let kube-apiserver crash and start it again; etcd keeps what there is."""
+        stop(self._processes.pop(), signal.SIGKILL)
+        self.start_apiserver()
+
     def kubeconfig(self, user: str, group: str = "") -> Path:
         """A kubeconfig with a client certificate of this user."""
         path = self.folder / f"{user}.kubeconfig"
