@@ -182,6 +182,13 @@ def operator(_operator: Operator) -> Operator:
     return _operator
 
 
+@pytest.fixture
+def resting(_operator: Operator) -> None:
+    """No operator runs: the test has its own."""
+    if _operator.running():
+        _operator.terminate()
+
+
 class Crawl:
     """One CrawlJob in one namespace, and what a test asks about it."""
 
