@@ -79,6 +79,18 @@ def grant(api: Api, user: str, namespace: str = "") -> None:
         "subjects": [{"apiGroup": group, "kind": "User", "name": user}],
     }
     api.create(f"{path}/{kind.lower()}bindings", binding)
+    question = {"verb": "list", "resource": "pods", **({"namespace": namespace} if namespace else {})}
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {"user": user, "resourceAttributes": question},
+    }
+
+    def allowed() -> bool:
+        answer = api.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+        return bool(answer["status"]["allowed"])
+
+    wait_until(allowed, f"the rights of {user}")
 
 
 @pytest.fixture
