@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.apiserver import Api, ApiServer, die_with_parent, free_ports, stop, wait_until
-from tests.support.builders import Kubelet, Raw, crawljob, crawljobs
+from tests.support.apiserver import Api, ApiServer, Raw, die_with_parent, free_ports, stop, wait_until
+from tests.support.builders import Kubelet, crawljob, crawljobs
 from tests.support.toolchain import binaries
 from tests.support.toolchain.cache import Unavailable
 

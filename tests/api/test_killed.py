@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from kubernetes.aio import client, config
 from tests.api.conftest import OPERATOR, Crawl
-from tests.support.apiserver import ApiServer
-from tests.support.builders import Raw, summary
+from tests.support.apiserver import ApiServer, Raw
+from tests.support.builders import summary
 
 from crawljob_operator.kube import Kube
 from crawljob_operator.progress import ProgressReader
@@ -83,7 +83,7 @@ class Life:
 async def kube(server: ApiServer) -> AsyncIterator[MortalKube]:
     """A client with the operator's own rights."""
     configuration = client.Configuration()
-    await config.load_kube_config(str(server.kubeconfig(OPERATOR)), client_configuration=configuration)
+    await config.load_kube_config(str(server.kubeconfig(OPERATOR)), client_configuration=configuration)  # type: ignore[no-untyped-call]
     async with MortalKube(configuration) as mortal:
         yield mortal
 

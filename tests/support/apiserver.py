@@ -253,7 +253,7 @@ class Api:
         return answer.body
 
 
-def wait_until(predicate: Callable[[], T], what: str, timeout: float = 20, interval: float = 0.05) -> T:
+def wait_until(predicate: Callable[[], T | None], what: str, timeout: float = 20, interval: float = 0.05) -> T:
     """Poll until the predicate gives something true, and return that."""
     deadline = time.monotonic() + timeout
     while True:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from tests.support.builders import NOW, around, ended, job, pod, running, summary
@@ -267,7 +268,7 @@ def test_an_edit_of_what_shapes_the_pod_restarts_it_uncounted() -> None:
 @pytest.mark.parametrize(
     "edit", [{"restartPolicy": {"backoffLimit": 1}}, {"storage": {"size": "3Gi"}}, {"scope": {"maxPages": 10_000}}]
 )
-def test_other_edits_restart_nothing(edit: dict[str, object]) -> None:
+def test_other_edits_restart_nothing(edit: dict[str, Any]) -> None:
     """Nor does writing down a default."""
     owner = with_running(job())
     edited = job(owner.status, **edit)
@@ -388,7 +389,7 @@ def test_a_refusal_is_said_and_waited_for() -> None:
         ({"phase": "Running", "running_since": NOW}, ("Running", "NotReady")),
     ],
 )
-def test_a_pod_that_does_not_crawl_yet_says_why(fields: dict[str, object], expected: tuple[str, str]) -> None:
+def test_a_pod_that_does_not_crawl_yet_says_why(fields: dict[str, Any], expected: tuple[str, str]) -> None:
     """Never a restart, never a deletion: kubelets get over most of it."""
     owner = job()
     decision = decide(owner, around(owner, pod(owner, **fields)), NOW)

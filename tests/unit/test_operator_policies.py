@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -61,7 +62,7 @@ def test_names_fit_whatever_the_job_is_called(name: str) -> None:
 def test_the_spec_hash_sees_what_shapes_the_pod() -> None:
     """And neither defaults that are written down nor what the operator alone obeys."""
 
-    def of(**spec: object) -> str:
+    def of(**spec: Any) -> str:
         found = job(**spec).spec
         assert found is not None
         return identity.spec_hash(found)
