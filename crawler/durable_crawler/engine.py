@@ -15,7 +15,7 @@ from typing import Protocol
 from crawljob.spec import CrawlJobSpec
 from durable_crawler.board import Board
 from durable_crawler.clock import Clock
-from durable_crawler.frontier import Deferral, Frontier, Lease, Link, Result, Verdict
+from durable_crawler.frontier import Deferral, Frontier, FrontierFullError, Lease, Link, Result, Verdict
 from durable_crawler.heartbeat import Heartbeat
 from durable_crawler.outcomes import Fetched, PageRecord, Stage
 from durable_crawler.parse import Parsed, parse
@@ -103,6 +103,7 @@ class Engine:
         self._jobs: dict[int, _Job] = {}
         self._wake = asyncio.Event()
         self._failure: BaseException | None = None
+        self._full: FrontierFullError | None = None
 
     async def run(self, stop: Stop) -> bool:
         """Crawl until nothing is left or ``stop`` asks to end; whether the crawl is finished.
@@ -114,7 +115,10 @@ class Engine:
         beating.add_done_callback(self._noticed)
         stopping = asyncio.create_task(self._wake_on(stop.requested), name="stop watch")
         try:
-            await self._dispatch(stop)
+            try:
+                await self._dispatch(stop)
+            except FrontierFullError as error:
+                self._full = error  # what is in flight still fits and is finished
             await self._drain(stop)
         finally:
             stopping.cancel()
@@ -125,6 +129,8 @@ class Engine:
             raise self._failure
         if unsettled:
             await self._frontier.release(unsettled)
+        if self._full is not None:
+            raise self._full
         return self._finished()
 
     def _finished(self) -> bool:
@@ -263,12 +269,16 @@ class Engine:
         return self._clock.wall_ms() + round(seconds * 1000)
 
     def _links(self, job: _Job, parsed: Parsed | None) -> Sequence[Link]:
-        """The links that belong to the crawl: an approved authority, and not too deep."""
-        depth = job.lease.depth + 1
-        if parsed is None or depth > self._spec.scope.max_depth:
+        """All links; those outside of the spec (another authority, too deep) without a host."""
+        if parsed is None:
             return ()
-        hosts = ((url, self._approved.get(authority(url))) for url in parsed.links)
-        return [Link(url, host, depth) for url, host in hosts if host is not None]
+        depth = job.lease.depth + 1
+        approved = self._approved if depth <= self._spec.scope.max_depth else {}
+        links = []
+        for url in parsed.links:
+            where = authority(url)
+            links.append(Link(url, where, approved.get(where), depth))
+        return links
 
     def _record(self, job: _Job, settled: str) -> None:
         lease = job.lease

@@ -169,6 +169,7 @@ def _admission(spec: CrawlJobSpec) -> Admission:
 
 _REASONS = {
     ExitCode.INFRASTRUCTURE: "DatabaseFailed",
+    ExitCode.OUT_OF_DISK: "OutOfDisk",
     ExitCode.OWNED: "FrontierOwned",
     ExitCode.UNUSABLE_FRONTIER: "FrontierUnusable",
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +25,9 @@ from durable_crawler.frontier.model import (
     Verdict,
 )
 from durable_crawler.urls import url_hash
+
+ROWS_PER_STATEMENT = 5000
+"""New pages that one statement inserts: some 50 ms on a slow machine, a fortieth of the deadline."""
 
 Row = tuple[Any, ...]
 Run = Callable[[str, Mapping[str, Any]], Awaitable[Sequence[Row]]]
@@ -127,11 +130,18 @@ async def _finish(
     results = [_result(op.lease.page_id, op.result) for op in won]
     await run("record", {"results": as_json(results), "now": terms.now_ms})
     await _close(run, [(op.lease, op.host_closed_until_ms) for op in won])
-    links = [
-        [*url_hash(link.url), link.url, link.host_id, link.depth, op.lease.page_id] for op in won for link in op.links
-    ]
-    if links:
-        stocked.update(host_id for (host_id,) in await run("add_pages", {"pages": as_json(links)}))
+    links: list[list[Any]] = []
+    outside: list[list[Any]] = []
+    for op in won:
+        for link in op.links:
+            target, where = (outside, link.authority) if link.host_id is None else (links, link.host_id)
+            target.append([*url_hash(link.url), link.url, where, link.depth, op.lease.page_id])
+    for part in _parts(links):
+        stocked.update(host_id for (host_id,) in await run("add_pages", {"pages": as_json(part)}))
+    if outside:
+        await run("add_hosts", {"authorities": as_json(list({where for _, _, _, where, _, _ in outside}))})
+    for part in _parts(outside):
+        await run("leave_out", {"pages": as_json(part)})
 
 
 async def _defer(run: Run, defers: Sequence[Defer], terms: Terms, answers: list[tuple[Operation, Any]]) -> None:
@@ -204,6 +214,12 @@ async def _claim(
             given[lease.host_id] += 1
         drained.update(host_id for host_id, slots in claim.wants.items() if given[host_id] < slots)
     return leases, len(expired)
+
+
+def _parts(rows: Sequence[list[Any]]) -> Iterator[Sequence[list[Any]]]:
+    """Rows in statements of bounded size: however many links a page has, none comes near the deadline."""
+    for start in range(0, len(rows), ROWS_PER_STATEMENT):
+        yield rows[start : start + ROWS_PER_STATEMENT]
 
 
 def as_json(value: object) -> str:
