@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -24,14 +25,18 @@ from durable_crawler.frontier import (
     SqliteFrontier,
     Verdict,
 )
-from durable_crawler.frontier.opening import Admission
+from durable_crawler.frontier.opening import APPLICATION_ID, Admission
 from durable_crawler.frontier.reader import FrontierReader
 from durable_crawler.frontier.sqlite import LEASE_MS
+from durable_crawler.frontier.statements import MIGRATIONS, SCHEMA_VERSION
 from durable_crawler.outcomes import Hop, Outcome
 
 SEED = ("https://a.example/", "a.example")
 OTHER = ("https://b.example/", "b.example")
 OK = Result(Outcome.OK, 200, bytes=10, title="x")
+
+OLD = Path(__file__).parent / "data"
+"""Content of frontiers as older versions wrote them, one file a schema version."""
 
 Open = Callable[..., Awaitable[SqliteFrontier]]
 
@@ -71,8 +76,8 @@ async def claim(frontier: SqliteFrontier, slots: int = 10) -> tuple[Lease, ...]:
 
 
 def links(frontier: SqliteFrontier, *urls: str, depth: int = 1) -> list[Link]:
-    host = next(iter(frontier.hosts))
-    return [Link(url, host, depth) for url in urls]
+    host = next(iter(frontier.hosts.values()))
+    return [Link(url, host.authority, host.id, depth) for url in urls]
 
 
 async def test_a_claim_is_committed_before_it_is_answered(open_frontier: Open, path: Path) -> None:
@@ -272,22 +277,60 @@ async def test_slots_of_each_host_are_kept(open_frontier: Open) -> None:
     a = next(host.id for host in frontier.hosts.values() if host.authority == "a.example")
     b = next(host.id for host in frontier.hosts.values() if host.authority == "b.example")
     lease = next(lease for lease in await claim(frontier) if lease.host_id == a)
-    await frontier.finish(lease, OK, [Link(f"https://a.example/{n}", a, 1) for n in range(9)])
+    await frontier.finish(lease, OK, [Link(f"https://a.example/{n}", "a.example", a, 1) for n in range(9)])
     claimed = await frontier.claim({a: 3, b: 2}, 16)
     assert [lease.host_id for lease in claimed.leases] == [a, a, a]
     assert a in frontier.stocked
     assert b not in frontier.stocked, "a host that gave less than it was asked for has run out"
 
 
-async def test_an_edited_spec_is_taken_over(open_frontier: Open) -> None:
+async def test_a_narrower_spec_leaves_out_and_a_wider_one_takes_back_in(open_frontier: Open) -> None:
     frontier = await open_frontier(SEED, OTHER)
     (lease, _) = await claim(frontier)
     await frontier.finish(lease, OK, links(frontier, "https://a.example/1", "https://a.example/2"))
     await frontier.close()
     frontier = await open_frontier(SEED, max_depth=0)
     assert await claim(frontier) == ()
+    assert frontier.snapshot.excluded == 3
     assert frontier.snapshot.finished(100)
-    assert frontier.snapshot.failed == 0
+    await frontier.close()
+    frontier = await open_frontier(SEED, max_depth=1)
+    assert {lease.url for lease in await claim(frontier)} == {"https://a.example/1", "https://a.example/2"}
+    await frontier.close()
+    frontier = await open_frontier(SEED, OTHER)
+    assert {lease.url for lease in await claim(frontier)} == {
+        "https://a.example/1",
+        "https://a.example/2",
+        "https://b.example/",
+    }
+
+
+async def test_links_that_the_spec_does_not_cover_are_kept_for_when_it_does(open_frontier: Open) -> None:
+    frontier = await open_frontier(max_depth=0)
+    (lease,) = await claim(frontier)
+    (host,) = frontier.hosts.values()
+    left_out = [
+        Link("https://a.example/deep", host.authority, None, 1),
+        Link("https://b.example/other", "b.example", None, 1),
+    ]
+    await frontier.finish(lease, OK, left_out)
+    assert frontier.snapshot.excluded == 2
+    assert frontier.snapshot.finished(100)
+    await frontier.close()
+    frontier = await open_frontier(SEED, OTHER, max_depth=1)
+    found = {lease.url for lease in await claim(frontier)}
+    assert found == {"https://a.example/deep", "https://b.example/other", "https://b.example/"}
+
+
+async def test_a_shorter_way_brings_in_what_was_too_deep(open_frontier: Open) -> None:
+    frontier = await open_frontier(SEED, OTHER)
+    first, second = await claim(frontier)
+    host = frontier.hosts[first.host_id]
+    url = f"https://{host.authority}/far"
+    await frontier.finish(first, OK, [Link(url, host.authority, None, 17)])
+    await frontier.finish(second, OK, [Link(url, host.authority, host.id, 3)])
+    (lease,) = await claim(frontier)
+    assert (lease.url, lease.depth) == (url, 3)
 
 
 @pytest.mark.parametrize("content", [b"not a database at all", b"SQLite format 3\0" + bytes(4080)], ids=["text", "db"])
@@ -309,8 +352,55 @@ async def test_a_newer_schema_is_refused(open_frontier: Open, path: Path) -> Non
     with pytest.raises(FrontierUnusableError, match="schema version 99"):
         await open_frontier()
     with sqlite3.connect(path) as present:
-        present.execute("PRAGMA user_version = 1")
+        present.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     present.close()
+
+
+@pytest.mark.parametrize("version", range(1, SCHEMA_VERSION))
+async def test_every_older_schema_is_brought_up_to_date(open_frontier: Open, path: Path, version: int) -> None:
+    await (await open_frontier(at=path.with_name("fresh.db"))).close()
+    old = sqlite3.connect(path, isolation_level=None)
+    old.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    for number, script in enumerate(MIGRATIONS[:version], start=1):
+        old.executescript(f"BEGIN; {script} PRAGMA user_version = {number}; COMMIT;")
+    old.executescript((OLD / f"frontier_{version}.sql").read_text())
+    old.execute("PRAGMA journal_mode = WAL")
+    old.close()
+    frontier = await open_frontier()
+    assert schema(path) == schema(path.with_name("fresh.db"))
+    assert (frontier.recovered, frontier.epoch) == (1, 8)
+    assert frontier.snapshot.done == 1
+    assert frontier.snapshot.deferred == 1
+    assert frontier.snapshot.excluded == 1
+    assert {lease.url for lease in await claim(frontier)} == {"https://a.example/", "https://a.example/leased"}
+
+
+def schema(path: Path) -> set[str]:
+    """All definitions, without comments and white space, which a migration does not change."""
+    connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+    rows = connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
+    connection.close()
+    return {" ".join(re.sub(r"--[^\n]*", "", sql).split()) for (sql,) in rows}
+
+
+async def test_a_killed_frontier_is_checked_and_a_closed_one_is_not(open_frontier: Open, path: Path) -> None:
+    await (await open_frontier()).close()
+    with sqlite3.connect(path) as editor:
+        (clean,) = editor.execute("SELECT clean FROM meta").fetchone()
+        editor.execute("UPDATE meta SET clean = 0")
+    editor.close()
+    assert clean == 1
+    whole = path.read_bytes()
+    # A row that breaks a CHECK: only a look at the whole file finds it.
+    with sqlite3.connect(path) as editor:
+        editor.execute("PRAGMA ignore_check_constraints = ON")
+        editor.execute("UPDATE pages SET depth = -1")
+    editor.close()
+    with pytest.raises(FrontierUnusableError, match="CHECK constraint failed in pages"):
+        await open_frontier()
+    for leftover in ("-wal", "-shm"):
+        path.with_name(path.name + leftover).unlink(missing_ok=True)
+    path.write_bytes(whole)
 
 
 async def test_a_damaged_file_is_one_sentence(open_frontier: Open, path: Path) -> None:

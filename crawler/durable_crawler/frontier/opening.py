@@ -113,7 +113,7 @@ def connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=1.5, isolation_level=None, check_same_thread=False)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
-    # Checkpoints are the flusher's business: one of its own size inside a commit would count against that commit's deadline.
+    # Checkpoints are the flusher's business: one inside a commit would count against that commit's deadline.
     connection.execute("PRAGMA wal_autocheckpoint = 0")
     connection.execute(f"PRAGMA journal_size_limit = {WAL_KEPT_BYTES}")
     return connection

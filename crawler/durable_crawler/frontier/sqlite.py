@@ -44,13 +44,13 @@ LEASE_MS = 120_000
 CHECKPOINT_SECONDS = 30.0
 CHECKPOINT_BYTES = 8 * 1024 * 1024
 CHECKPOINT_DEADLINE_SECONDS = 60.0
-"""A checkpoint is due after this time or this much WAL. It may take long after a long reader; flushes wait for it, which
-is back-pressure."""
+"""A checkpoint is due after this time or this much WAL. It may take long after a long reader; flushes wait for it, and
+that is back-pressure."""
 
 RESERVE_MIN_BYTES = 8 * 1024 * 1024
 RESERVE_MAX_BYTES = 64 * 1024 * 1024
 RESERVE_SHARE = 0.05
-"""Free space below which nothing is claimed: this share of the volume within these bounds. What is in flight still fits."""
+"""Free space below which nothing is claimed: this share of the volume, within these bounds. What is in flight fits."""
 
 MAX_LINKS_PER_FLUSH = 20_000
 """Links that one transaction takes on; more pages wait for the next, which is back-pressure, not a failure."""
@@ -79,7 +79,7 @@ class SqliteFrontier:
         self._queued = asyncio.Event()
         self._failure: FrontierError | None = None
         self._closing = False
-        self._snapshot = Snapshot(*[0] * 10, None)
+        self._snapshot = Snapshot(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, None)
         self._stocked = set(opened.stocked)
         self._hosts = {host.id: host for host in opened.hosts}
         self._flusher: asyncio.Task[None] | None = None
