@@ -167,6 +167,26 @@ def urls(leases: tuple[Lease, ...]) -> list[str]:
     return [lease.url for lease in leases]
 
 
+async def _finish(frontier: Frontier, lease: Lease) -> bool:
+    return await frontier.finish(lease, OK, links(frontier, "found")) is Verdict.KEPT
+
+
+async def _defer(frontier: Frontier, lease: Lease) -> bool:
+    return await frontier.defer(lease, Deferral(0)) is Verdict.KEPT
+
+
+async def _release(frontier: Frontier, lease: Lease) -> bool:
+    return await frontier.release([lease]) == 1
+
+
+async def _renew(frontier: Frontier, lease: Lease) -> bool:
+    return await frontier.renew([lease]) == {lease.page_id}
+
+
+OPERATIONS = {"finish": _finish, "defer": _defer, "release": _release, "renew": _renew}
+"""What is fenced; each answers whether the lease was still ours."""
+
+
 class FrontierSuite:
     """The battery. A subclass provides the fixture ``maker``."""
 
@@ -344,27 +364,364 @@ class FrontierSuite:
         assert verdicts == [Verdict.LOST, Verdict.KEPT]
 
     @pytest.mark.parametrize("stale_first", [True, False])
-    async def test_a_stale_and_a_fresh_lease_of_one_page_in_one_commit_are_told_apart(
-        self, maker: Maker, clock: ManualClock, stale_first: bool
+    @pytest.mark.parametrize("operation", OPERATIONS)
+    async def test_two_leases_of_one_page_in_one_commit_are_told_apart(
+        self, maker: Maker, clock: ManualClock, operation: str, stale_first: bool
     ) -> None:
         frontier = await maker.open(clock=clock)
-        for operation in ("finish", "defer", "release", "renew"):
-            (stale,) = await claim(frontier)
-            await frontier.release([stale])
-            (fresh,) = await claim(frontier)
-            leases = [stale, fresh] if stale_first else [fresh, stale]
-            match operation:
-                case "finish":
-                    (lease,) = [fresh]
-                    answers: list[object] = await asyncio.gather(
-                        *(frontier.finish(lease, OK if lease is fresh else FAILED, [*links(frontier, "n")] * (lease is fresh)) for lease in leases)
-                    )
-                case "defer":
-                    answers = await asyncio.gather(*(frontier.defer(lease, Deferral(0)) for lease in leases))
-                case "release":
-                    answers = await asyncio.gather(*(frontier.release([lease]) for lease in leases))
-                case _:
-                    answers = await asyncio.gather(*(frontier.renew([lease]) for lease in leases))
-            stale_answer, fresh_answer = answers if stale_first else answers[::-1]
-            assert stale_answer in (Verdict.LOST, 0, frozenset()), operation
-            assert fresh_answer in (Verdict.KEPT, 1, {fresh.page_id}), operation
+        (stale,) = await claim(frontier)
+        await frontier.release([stale])
+        (fresh,) = await claim(frontier)
+        leases = (stale, fresh) if stale_first else (fresh, stale)
+        kept = await asyncio.gather(*(OPERATIONS[operation](frontier, lease) for lease in leases))
+        assert kept == [lease is fresh for lease in leases]
+
+    @pytest.mark.parametrize("first", OPERATIONS)
+    @pytest.mark.parametrize("second", OPERATIONS)
+    async def test_one_lease_is_settled_once(self, maker: Maker, clock: ManualClock, first: str, second: str) -> None:
+        frontier = await maker.open(clock=clock)
+        (lease,) = await claim(frontier)
+        kept = await asyncio.gather(OPERATIONS[first](frontier, lease), OPERATIONS[second](frontier, lease))
+        assert kept == [True, first == "renew"]
+
+    async def test_a_lease_that_ran_out_is_lost_and_claimed_again(self, maker: Maker, clock: ManualClock) -> None:
+        frontier = await maker.open(clock=clock)
+        (late,) = await claim(frontier)
+        clock.advance(LEASE_MS / 1000)
+        assert await frontier.renew([late]) == frozenset()
+        assert await frontier.defer(late, Deferral(0)) is Verdict.LOST
+        assert await frontier.finish(late, OK, []) is Verdict.LOST
+        claimed = await frontier.claim({late.host_id: 1}, 1)
+        assert claimed.expired == 1
+        (again,) = claimed.leases
+        assert (again.page_id, again.attempt) == (late.page_id, 2)
+        assert again.token != late.token
+
+    async def test_a_renewed_lease_lives_on(self, maker: Maker, clock: ManualClock) -> None:
+        frontier = await maker.open(clock=clock)
+        (lease,) = await claim(frontier)
+        for _ in range(5):
+            clock.advance(LEASE_MS / 1000 - 1)
+            assert await frontier.renew([lease]) == {lease.page_id}
+        assert (await frontier.claim({}, 1)).expired == 0
+        assert await frontier.finish(lease, OK, []) is Verdict.KEPT
+
+    async def test_a_renewal_tells_which_leases_are_lost(self, maker: Maker, clock: ManualClock) -> None:
+        frontier = await maker.open((A, B), clock=clock)
+        first, second = await claim(frontier)
+        await frontier.finish(first, OK, [])
+        assert await frontier.renew([first, second]) == {second.page_id}
+        assert await frontier.renew([]) == frozenset()
+
+    # Epochs
+
+    async def test_a_new_epoch_takes_over_at_once(self, maker: Maker, clock: ManualClock) -> None:
+        first = await maker.open(clock=clock)
+        (lease,) = await claim(first)
+        await first.close()
+        second = await maker.open(clock=clock)
+        assert (first.epoch, second.epoch) == (1, 2)
+        assert second.recovered == 1
+        assert await second.renew([lease]) == frozenset()
+        (again,) = await claim(second)
+        assert (again.page_id, again.attempt) == (lease.page_id, 2)
+        assert await second.finish(lease, OK, []) is Verdict.LOST
+        assert await second.release([lease]) == 0
+
+    async def test_an_owner_that_finds_a_newer_epoch_is_fenced(self, maker: Maker, clock: ManualClock) -> None:
+        frontier = await maker.open(clock=clock)
+        (lease,) = await claim(frontier)
+        maker.usurp()
+        with pytest.raises(FrontierOwnedError) as caught:
+            await frontier.finish(lease, OK, links(frontier, "1"))
+        assert caught.value.exit_code == ExitCode.OWNED
+        for operation in OPERATIONS.values():
+            with pytest.raises(FrontierOwnedError):
+                await operation(frontier, lease)
+        with pytest.raises(FrontierOwnedError):
+            await claim(frontier)
+        await frontier.close()
+        heir = await maker.open(clock=clock)
+        assert (heir.epoch, heir.recovered, heir.snapshot.pending, heir.snapshot.done) == (3, 1, 1, 0)
+
+    async def test_a_second_owner_is_refused(self, maker: Maker, clock: ManualClock) -> None:
+        frontier = await maker.open(clock=clock)
+        with pytest.raises(FrontierOwnedError):
+            await maker.open(clock=clock)
+        (lease,) = await claim(frontier)
+        assert await frontier.finish(lease, OK, []) is Verdict.KEPT
+
+    async def test_closing_twice_is_safe_and_later_work_is_refused(self, maker: Maker, clock: ManualClock) -> None:
+        frontier = await maker.open(clock=clock)
+        (lease,) = await claim(frontier)
+        await frontier.close()
+        await frontier.close()
+        with pytest.raises(FrontierError):
+            await claim(frontier)
+        with pytest.raises(FrontierError):
+            await frontier.finish(lease, OK, [])
+
+    async def test_what_was_asked_for_before_the_close_is_kept(self, maker: Maker, clock: ManualClock) -> None:
+        frontier = await maker.open(clock=clock)
+        (lease,) = await claim(frontier)
+        finish = asyncio.create_task(frontier.finish(lease, OK, []))
+        await asyncio.sleep(0)
+        await frontier.close()
+        assert await finish is Verdict.KEPT
+        assert maker.outcomes() == {A[0]: [Outcome.OK]}
+
+    async def test_what_a_cancelled_worker_asked_for_is_wholly_done_or_not_at_all(
+        self, maker: Maker, clock: ManualClock
+    ) -> None:
+        frontier = await maker.open(clock=clock)
+        (lease,) = await claim(frontier)
+        finish = asyncio.create_task(frontier.finish(lease, OK, links(frontier, "1")))
+        await asyncio.sleep(0)
+        finish.cancel()
+        await asyncio.gather(finish, return_exceptions=True)
+        done = await frontier.release([lease]) == 0
+        assert maker.outcomes() == ({A[0]: [Outcome.OK]} if done else {})
+        assert frontier.snapshot.done == frontier.snapshot.pending == done
+
+    # Attempts and retries
+
+    async def test_a_page_that_never_has_an_outcome_is_quarantined_by_its_epochs(
+        self, maker: Maker, clock: ManualClock
+    ) -> None:
+        for attempt in range(1, QUARANTINE_AFTER + 1):
+            frontier = await maker.open(clock=clock)
+            (lease,) = await claim(frontier)
+            assert lease.attempt == attempt
+            await frontier.close()
+        frontier = await maker.open((A, B), clock=clock)
+        assert urls(await claim(frontier)) == [B[0]]
+        assert frontier.snapshot.quarantined == 1
+
+    async def test_a_page_that_never_has_an_outcome_is_quarantined_by_expiry(
+        self, maker: Maker, clock: ManualClock
+    ) -> None:
+        frontier = await maker.open(clock=clock)
+        for _ in range(QUARANTINE_AFTER):
+            assert len(await claim(frontier)) == 1
+            clock.advance(LEASE_MS / 1000)
+        assert await claim(frontier) == ()
+        assert frontier.snapshot.quarantined == 1
+        assert frontier.snapshot.finished(100)
+
+    async def test_a_release_charges_no_attempt(self, maker: Maker, clock: ManualClock) -> None:
+        frontier = await maker.open(clock=clock)
+        for _ in range(2 * QUARANTINE_AFTER):
+            (lease,) = await claim(frontier)
+            assert (lease.attempt, lease.retries) == (1, 0)
+            assert await frontier.release([lease]) == 1
+
+    async def test_a_release_forgives_no_earlier_attempt(self, maker: Maker, clock: ManualClock) -> None:
+        frontier = await maker.open(clock=clock)
+        await claim(frontier)
+        clock.advance(LEASE_MS / 1000)
+        for _ in range(2):
+            (lease,) = await claim(frontier)
+            assert lease.attempt == 2
+            await frontier.release([lease])
+
+    async def test_a_settled_attempt_begins_the_count_anew(self, maker: Maker, clock: ManualClock) -> None:
+        frontier = await maker.open(clock=clock)
+        for retries in range(2 * QUARANTINE_AFTER):
+            (lease,) = await claim(frontier)
+            assert (lease.attempt, lease.retries) == (1, retries)
+            assert await frontier.defer(lease, Deferral(clock.wall_ms())) is Verdict.KEPT
+
+    async def test_deferred_pages_wait_and_are_not_an_end(self, maker: Maker, clock: ManualClock) -> None:
+        frontier = await maker.open(clock=clock)
+        (lease,) = await claim(frontier)
+        due = clock.wall_ms() + 5000
+        assert await frontier.defer(lease, Deferral(due, due)) is Verdict.KEPT
+        assert (frontier.snapshot.deferred, frontier.snapshot.next_due_ms) == (1, due)
+        assert not frontier.snapshot.finished(100)
+        clock.advance(4.999)
+        assert await claim(frontier) == ()
+        clock.advance(0.001)
+        (again,) = await claim(frontier)
+        assert again.page_id == lease.page_id
+        assert frontier.snapshot.next_due_ms is None
+
+    async def test_gates_and_deferrals_survive_a_restart(self, maker: Maker, clock: ManualClock) -> None:
+        frontier = await maker.open((A, B), clock=clock)
+        first, second = await claim(frontier)
+        until = clock.wall_ms() + 7000
+        await asyncio.gather(
+            frontier.defer(first, Deferral(until, until)), frontier.finish(second, OK, [], clock.wall_ms() + 9000)
+        )
+        await frontier.close()
+        clock.advance(3)
+        frontier = await maker.open((A, B), clock=clock)
+        assert frontier.hosts[first.host_id].closed_until_ms == until
+        assert frontier.hosts[second.host_id].closed_until_ms == until + 2000
+        assert frontier.snapshot.next_due_ms == until
+        clock.advance(4)
+        (again,) = await claim(frontier)
+        assert (again.page_id, again.retries) == (first.page_id, 1)
+
+    async def test_a_gate_is_only_ever_moved_further_away(self, maker: Maker, clock: ManualClock) -> None:
+        frontier = await maker.open((A, B), clock=clock)
+        for lease in await claim(frontier):
+            await frontier.finish(lease, OK, links(frontier, "1", "2", "3"))
+        leases, now = await claim(frontier), clock.wall_ms()
+        await asyncio.gather(
+            *(frontier.finish(lease, OK, [], now + wait) for lease, wait in zip(leases, (300, 900, 600), strict=True))
+        )
+        await frontier.close()
+        frontier = await maker.open((A, B), clock=clock)
+        assert [at.closed_until_ms for at in frontier.hosts.values() if at.authority == A[1]] == [now + 900]
+        assert [at.closed_until_ms for at in frontier.hosts.values() if at.authority == B[1]] == [0]
+
+    async def test_stored_times_of_a_clock_that_was_ahead_are_clamped(self, maker: Maker, clock: ManualClock) -> None:
+        clock.jump(86_400)
+        frontier = await maker.open(clock=clock)
+        (lease,) = await claim(frontier)
+        await frontier.defer(lease, Deferral(clock.wall_ms() + 1000, clock.wall_ms() + 1000))
+        await frontier.close()
+        clock.jump(-86_400)
+        frontier = await maker.open(clock=clock)
+        latest = clock.wall_ms() + LONGEST_WAIT_MS
+        assert frontier.snapshot.next_due_ms == latest
+        assert frontier.hosts[lease.host_id].closed_until_ms == latest
+
+    # The page limit
+
+    async def test_max_pages_is_exact_across_restarts_and_retries(self, maker: Maker, clock: ManualClock) -> None:
+        seen: set[int] = set()
+        for _ in range(4):
+            frontier = await maker.open(max_pages=5, clock=clock)
+            leases = await claim(frontier)
+            seen |= {lease.page_id for lease in leases}
+            await frontier.release(leases[1:])
+            if leases:
+                more = links(frontier, *(f"{leases[0].page_id}/{n}" for n in range(9)))
+                await frontier.finish(leases[0], OK, more)
+            await frontier.close()
+        frontier = await maker.open(max_pages=5, clock=clock)
+        while leases := await claim(frontier):
+            seen |= {lease.page_id for lease in leases}
+            for lease in leases:
+                await frontier.finish(lease, OK, [])
+        assert len(seen) == 5
+        assert frontier.snapshot.counted == 5
+        assert frontier.snapshot.finished(5)
+        assert not frontier.snapshot.finished(6)
+
+    async def test_a_higher_limit_goes_on(self, maker: Maker, clock: ManualClock) -> None:
+        frontier = await maker.open(max_pages=1, clock=clock)
+        (lease,) = await claim(frontier)
+        await frontier.finish(lease, OK, links(frontier, "1", "2", "3"))
+        assert await claim(frontier) == ()
+        await frontier.close()
+        frontier = await maker.open(max_pages=3, clock=clock)
+        assert set(frontier.stocked) == {lease.host_id}
+        assert len(await claim(frontier)) == 2
+
+    async def test_beyond_the_limit_a_retry_is_claimed_although_new_pages_were_found_before_it(
+        self, maker: Maker, clock: ManualClock
+    ) -> None:
+        frontier = await maker.open((A, B), max_pages=3, clock=clock)
+        a, b = sorted(await claim(frontier), key=lambda lease: lease.url)
+        await frontier.finish(a, OK, [*left_out("far", depth=17), *links(frontier, "near")])
+        (near,) = await claim(frontier)
+        await frontier.defer(near, Deferral(clock.wall_ms()))
+        await frontier.finish(b, OK, links(frontier, "far"))
+        counts = (await frontier.claim({}, 1)).snapshot
+        assert (counts.counted, counts.pending, counts.reclaimable) == (3, 2, 1)
+        assert not frontier.snapshot.finished(3)
+        (again,) = (await frontier.claim({host(frontier): 1}, 1)).leases
+        assert again.page_id == near.page_id
+
+    # An edited spec
+
+    async def test_a_narrower_spec_leaves_out_and_a_wider_one_takes_back_in(
+        self, maker: Maker, clock: ManualClock
+    ) -> None:
+        frontier = await maker.open((A, B), clock=clock)
+        lease = next(lease for lease in await claim(frontier) if lease.url == A[0])
+        await frontier.finish(lease, OK, links(frontier, "1", "2"))
+        await frontier.close()
+        frontier = await maker.open(max_depth=0, clock=clock)
+        assert await claim(frontier) == ()
+        assert frontier.snapshot.excluded == 3
+        assert frontier.snapshot.finished(100)
+        await frontier.close()
+        frontier = await maker.open(max_depth=1, clock=clock)
+        assert urls(await claim(frontier)) == [A[0] + "1", A[0] + "2"]
+        await frontier.close()
+        frontier = await maker.open((A, B), clock=clock)
+        assert set(urls(await claim(frontier))) == {A[0] + "1", A[0] + "2", B[0]}
+
+    async def test_a_retry_is_left_out_and_taken_back_in(self, maker: Maker, clock: ManualClock) -> None:
+        frontier = await maker.open((A, B), max_pages=2, clock=clock)
+        for lease in await claim(frontier):
+            await frontier.defer(lease, Deferral(clock.wall_ms() + 1000))
+        await frontier.close()
+        frontier = await maker.open((A,), max_pages=2, clock=clock)
+        assert (frontier.snapshot.deferred, frontier.snapshot.excluded, frontier.snapshot.counted) == (1, 1, 2)
+        await frontier.close()
+        frontier = await maker.open((A, B), max_pages=2, clock=clock)
+        clock.advance(1)
+        assert sorted(lease.retries for lease in await claim(frontier)) == [1, 1]
+
+    async def test_links_that_the_spec_does_not_cover_are_kept_for_when_it_does(
+        self, maker: Maker, clock: ManualClock
+    ) -> None:
+        frontier = await maker.open(max_depth=0, clock=clock)
+        (lease,) = await claim(frontier)
+        await frontier.finish(lease, OK, [*left_out("deep"), *left_out("other", seed=B)])
+        assert frontier.snapshot.excluded == 2
+        assert frontier.snapshot.finished(100)
+        await frontier.close()
+        frontier = await maker.open((A, B), max_depth=1, clock=clock)
+        assert set(urls(await claim(frontier))) == {A[0] + "deep", B[0] + "other", B[0]}
+
+    @pytest.mark.parametrize("state", ["pending", "deferred", "excluded"])
+    async def test_a_shorter_way_to_a_page_that_waits_is_taken(
+        self, maker: Maker, clock: ManualClock, state: str
+    ) -> None:
+        frontier = await maker.open((A, B), clock=clock)
+        first, second = await claim(frontier)
+        far = left_out("far", depth=17) if state == "excluded" else links(frontier, "far", depth=9)
+        await frontier.finish(first, OK, far)
+        if state == "deferred":
+            (lease,) = await claim(frontier)
+            await frontier.defer(lease, Deferral(clock.wall_ms()))
+        await frontier.finish(second, OK, links(frontier, "far", depth=3))
+        (lease,) = await claim(frontier)
+        assert (lease.url, lease.depth) == (A[0] + "far", 3)
+
+    async def test_a_longer_way_changes_nothing(self, maker: Maker, clock: ManualClock) -> None:
+        frontier = await maker.open((A, B), clock=clock)
+        first, second = await claim(frontier)
+        await frontier.finish(first, OK, [*links(frontier, "near", depth=3), *left_out("far", depth=17)])
+        await frontier.finish(second, OK, [*links(frontier, "near", depth=4), *left_out("far", depth=18)])
+        (lease,) = await claim(frontier)
+        assert (lease.url, lease.depth) == (A[0] + "near", 3)
+        await frontier.release([lease])
+        await frontier.close()
+        frontier = await maker.open((A, B), max_depth=17, clock=clock)
+        assert {lease.url: lease.depth for lease in await claim(frontier)} == {A[0] + "near": 3, A[0] + "far": 17}
+
+    # Counts
+
+    async def test_a_claim_is_answered_with_the_counts_right_after_it(self, maker: Maker, clock: ManualClock) -> None:
+        frontier = await maker.open((A, B), clock=clock)
+        claimed = await frontier.claim({host(frontier): 1}, 1)
+        assert claimed.snapshot == frontier.snapshot
+        counts = claimed.snapshot
+        assert (counts.pending, counts.leased, counts.counted, counts.reclaimable) == (1, 1, 1, 0)
+        await frontier.release(claimed.leases)
+        assert (frontier.snapshot.counted, frontier.snapshot.reclaimable) == (1, 1)
+
+    async def test_counts_survive_a_restart(self, maker: Maker, clock: ManualClock) -> None:
+        frontier = await maker.open((A, B), clock=clock)
+        first, second = await claim(frontier)
+        await frontier.finish(first, FAILED, [*links(frontier, "1"), *left_out("2", depth=17)])
+        await frontier.defer(second, Deferral(clock.wall_ms() + 1000))
+        before = frontier.snapshot
+        await frontier.close()
+        assert (await maker.open((A, B), clock=clock)).snapshot == before
