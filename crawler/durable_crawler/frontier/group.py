@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,6 +40,11 @@ class Operation:
 
     answer: asyncio.Future[Any]
 
+    @property
+    def pages(self) -> Collection[int]:
+        """Ids of the pages whose leases it names."""
+        return ()
+
 
 @dataclass(slots=True, eq=False)
 class Claim(Operation):
@@ -54,21 +59,37 @@ class Finish(Operation):
     links: Sequence[Link]
     host_closed_until_ms: int | None
 
+    @property
+    def pages(self) -> Collection[int]:
+        return (self.lease.page_id,)
+
 
 @dataclass(slots=True, eq=False)
 class Defer(Operation):
     lease: Lease
     deferral: Deferral
 
+    @property
+    def pages(self) -> Collection[int]:
+        return (self.lease.page_id,)
+
 
 @dataclass(slots=True, eq=False)
 class Release(Operation):
     leases: Sequence[Lease]
 
+    @property
+    def pages(self) -> Collection[int]:
+        return {lease.page_id for lease in self.leases}
+
 
 @dataclass(slots=True, eq=False)
 class Renew(Operation):
     leases: Sequence[Lease]
+
+    @property
+    def pages(self) -> Collection[int]:
+        return {lease.page_id for lease in self.leases}
 
 
 @dataclass(slots=True)
@@ -92,7 +113,10 @@ class Terms:
 
 
 async def flush(run: Run, operations: Sequence[Operation], terms: Terms) -> Flushed:
-    """Run one transaction. Raises whatever ``run`` raises, and ``FrontierOwnedError`` when another epoch has begun."""
+    """Run one transaction. Raises whatever ``run`` raises, and ``FrontierOwnedError`` when another epoch has begun.
+
+    Each page is named by one of the operations at most: statements tell by the page whether its lease was kept.
+    """
     await run("begin", {})
     ((epoch,),) = await run("epoch", {})
     if epoch != terms.epoch:
@@ -170,7 +194,7 @@ async def _release(
     rows = await run("release", {"epoch": terms.epoch, "leases": as_json(leases)}) if leases else ()
     released = {page_id for page_id, _ in rows}
     stocked.update(host_id for _, host_id in rows)
-    answers += [(op, sum(lease.page_id in released for lease in op.leases)) for op in releases]
+    answers += [(op, len(released.intersection(op.pages))) for op in releases]
 
 
 async def _renew(run: Run, renewals: Sequence[Renew], terms: Terms, answers: list[tuple[Operation, Any]]) -> None:
@@ -183,7 +207,7 @@ async def _renew(run: Run, renewals: Sequence[Renew], terms: Terms, answers: lis
     }
     rows = await run("renew", parameters) if leases else ()
     kept = {page_id for (page_id,) in rows}
-    answers += [(op, frozenset(lease.page_id for lease in op.leases) & kept) for op in renewals]
+    answers += [(op, frozenset(kept.intersection(op.pages))) for op in renewals]
 
 
 async def _claim(

@@ -209,10 +209,13 @@ class SqliteFrontier:
             self._fail(failure, operations)
 
     def _take(self) -> list[group.Operation]:
+        """The operations of the next flush, in the order in which they were asked for."""
         taken: list[group.Operation] = []
+        pages: set[int] = set()
         links = 0
-        while self._queue and links <= MAX_LINKS_PER_FLUSH:
+        while self._queue and links <= MAX_LINKS_PER_FLUSH and pages.isdisjoint(self._queue[0].pages):
             operation = self._queue.popleft()
+            pages.update(operation.pages)
             links += len(operation.links) if isinstance(operation, group.Finish) else 0
             taken.append(operation)
         if not self._queue and not self._closing:
