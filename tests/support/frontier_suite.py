@@ -623,17 +623,21 @@ class FrontierSuite:
     async def test_beyond_the_limit_a_retry_is_claimed_although_new_pages_were_found_before_it(
         self, maker: Maker, clock: ManualClock
     ) -> None:
-        frontier = await maker.open((A, B), max_pages=3, clock=clock)
-        a, b = sorted(await claim(frontier), key=lambda lease: lease.url)
-        await frontier.finish(a, OK, [*left_out("far", depth=17), *links(frontier, "near")])
-        (near,) = await claim(frontier)
+        frontier = await maker.open((A, B), max_pages=4, clock=clock)
+        first, second = await claim(frontier)
+        await frontier.finish(first, OK, left_out("far", depth=17))
+        await frontier.finish(second, OK, links(frontier, "near", "other"))
+        near, other = await claim(frontier)
         await frontier.defer(near, Deferral(clock.wall_ms()))
-        await frontier.finish(b, OK, links(frontier, "far"))
+        await frontier.finish(other, OK, links(frontier, "far"))
         counts = (await frontier.claim({}, 1)).snapshot
-        assert (counts.counted, counts.pending, counts.reclaimable) == (3, 2, 1)
-        assert not frontier.snapshot.finished(3)
+        assert (counts.counted, counts.pending, counts.reclaimable) == (4, 2, 1)
+        assert not counts.finished(4)
         (again,) = (await frontier.claim({host(frontier): 1}, 1)).leases
         assert again.page_id == near.page_id
+        await frontier.finish(again, OK, [])
+        assert await claim(frontier) == ()
+        assert frontier.snapshot.finished(4)
 
     # An edited spec
 

@@ -79,7 +79,7 @@ ON CONFLICT (hash_high, hash_low) DO UPDATE
        state = CASE pages.state WHEN 'excluded' THEN 'pending' ELSE pages.state END
  WHERE pages.url <> excluded.url
     OR pages.state = 'excluded'
-    OR (pages.state = 'pending' AND excluded.depth < pages.depth)
+    OR (pages.state IN ('pending', 'deferred') AND excluded.depth < pages.depth)
 RETURNING host_id;
 
 -- name: leave_out
@@ -156,21 +156,43 @@ UPDATE pages SET state = 'pending', due_ms = NULL WHERE state = 'deferred' AND d
 
 -- name: claim
 -- [host_id, slots]. Walks the pending pages of each host in the order of their discovery, as many as it has slots, and
--- takes :limit in all; a page that was never claimed costs one of :budget.
-WITH RECURSIVE picked (host_id, slots, id) AS (
-  SELECT value ->> 0, value ->> 1,
-         (SELECT min(id) FROM pages WHERE host_id = value ->> 0 AND state = 'pending')
-    FROM json_each(:wants)
+-- takes :limit in all; a page that was never claimed costs one of :budget. Those that were claimed before are walked by
+-- themselves and go first: new pages that the budget does not allow must not stand in their way.
+WITH RECURSIVE wanted (host_id, slots) AS (
+  SELECT value ->> 0, value ->> 1 FROM json_each(:wants) WHERE value ->> 1 > 0
+),
+again (host_id, slots, id) AS (
+  SELECT host_id, slots,
+         (SELECT min(id) FROM pages WHERE host_id = wanted.host_id AND state = 'pending' AND counted = 1)
+    FROM wanted
   UNION ALL
   SELECT host_id, slots - 1,
-         (SELECT min(id) FROM pages WHERE host_id = picked.host_id AND state = 'pending' AND id > picked.id)
-    FROM picked
+         (SELECT min(id) FROM pages
+           WHERE host_id = again.host_id AND state = 'pending' AND counted = 1 AND id > again.id)
+    FROM again
    WHERE slots > 1 AND id IS NOT NULL
+),
+any_pending (host_id, slots, id) AS (
+  SELECT host_id, slots, (SELECT min(id) FROM pages WHERE host_id = wanted.host_id AND state = 'pending')
+    FROM wanted
+  UNION ALL
+  SELECT host_id, slots - 1,
+         (SELECT min(id) FROM pages WHERE host_id = any_pending.host_id AND state = 'pending' AND id > any_pending.id)
+    FROM any_pending
+   WHERE slots > 1 AND id IS NOT NULL
+),
+picked (id, counted, slots, place) AS (
+  SELECT pages.id, pages.counted, wanted.slots,
+         row_number() OVER (PARTITION BY pages.host_id ORDER BY pages.counted DESC, pages.id)
+    FROM (SELECT id FROM again UNION SELECT id FROM any_pending) AS walked
+    JOIN pages ON pages.id = walked.id
+    JOIN wanted ON wanted.host_id = pages.host_id
 ),
 affordable (id) AS (
   SELECT id FROM (
-    SELECT pages.id, counted, sum(1 - counted) OVER (ORDER BY counted DESC, pages.id) AS cost
-      FROM picked JOIN pages ON pages.id = picked.id
+    SELECT id, counted, sum(1 - counted) OVER (ORDER BY counted DESC, id) AS cost
+      FROM picked
+     WHERE place <= slots
   )
   WHERE counted = 1 OR cost <= :budget
   LIMIT :limit
