@@ -360,8 +360,8 @@ class FrontierSuite:
         frontier = await maker.open((A, B), clock=clock)
         first, second = await claim(frontier)
         await frontier.release([first])
-        verdicts = await asyncio.gather(frontier.finish(first, OK, []), frontier.finish(second, OK, []))
-        assert verdicts == [Verdict.LOST, Verdict.KEPT]
+        verdicts = tuple(await asyncio.gather(frontier.finish(first, OK, []), frontier.finish(second, OK, [])))
+        assert verdicts == (Verdict.LOST, Verdict.KEPT)
 
     @pytest.mark.parametrize("stale_first", [True, False])
     @pytest.mark.parametrize("operation", OPERATIONS)
@@ -381,7 +381,7 @@ class FrontierSuite:
     async def test_one_lease_is_settled_once(self, maker: Maker, clock: ManualClock, first: str, second: str) -> None:
         frontier = await maker.open(clock=clock)
         (lease,) = await claim(frontier)
-        kept = await asyncio.gather(OPERATIONS[first](frontier, lease), OPERATIONS[second](frontier, lease))
+        kept = await asyncio.gather(*(OPERATIONS[name](frontier, lease) for name in (first, second)))
         assert kept == [True, first == "renew"]
 
     async def test_a_lease_that_ran_out_is_lost_and_claimed_again(self, maker: Maker, clock: ManualClock) -> None:

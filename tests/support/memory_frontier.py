@@ -74,7 +74,11 @@ class Memory:
         """Counted afresh each time."""
         results = [result for page in self.pages.values() for result in page.results]
         return Snapshot(
-            *(len(self.in_state(state)) for state in ("pending", "leased", "deferred", "done", "quarantined")),
+            pending=len(self.in_state("pending")),
+            leased=len(self.in_state("leased")),
+            deferred=len(self.in_state("deferred")),
+            done=len(self.in_state("done")),
+            quarantined=len(self.in_state("quarantined")),
             excluded=len(self.in_state("excluded")),
             counted=sum(page.counted for page in self.pages.values()),
             reclaimable=sum(page.counted for page in self.in_state("pending")),
@@ -231,7 +235,7 @@ class MemoryFrontier:
                 page.state = "pending"
         left = dict(wants)
         budget = self._max_pages - self._memory.snapshot().counted
-        leases = []
+        leases: list[Lease] = []
         # What costs nothing of the budget first; sorting keeps the order of discovery.
         for page in sorted(self._memory.in_state("pending"), key=lambda page: not page.counted):
             if len(leases) >= limit or left.get(page.host_id, 0) < 1 or not (page.counted or budget > 0):
@@ -241,9 +245,7 @@ class MemoryFrontier:
             self._memory.tokens += 1
             page.state, page.counted, page.attempts = "leased", True, page.attempts + 1
             page.token, page.epoch, page.lease_until_ms = f"{self._memory.tokens:032x}", self.epoch, now + LEASE_MS
-            leases.append(
-                Lease(page.id, page.token, page.url, page.host_id, page.depth, page.attempts, page.retries)
-            )
+            leases.append(Lease(page.id, page.token, page.url, page.host_id, page.depth, page.attempts, page.retries))
         return Claimed(tuple(leases), len(late), self._memory.snapshot())
 
     def _finish(self, lease: Lease, result: Result, links: Sequence[Link], closed_until_ms: int | None) -> Verdict:
