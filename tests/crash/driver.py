@@ -6,7 +6,6 @@ durable or leaves the process, and runs the ordinary command line; what a plan d
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
@@ -24,7 +23,7 @@ from durable_crawler import run as composition
 from durable_crawler.fetch import Fetcher
 from durable_crawler.frontier import SqliteFrontier, opening, sqlite
 from durable_crawler.outcomes import Fetched
-from durable_crawler.parse import Parsed
+from durable_crawler.parse import Parsed, parse
 from durable_crawler.telemetry import Stats
 
 STEPS = ("claim commit", "fetch", "parse", "finish commit", "defer commit", "checkpoint", "closing", "last checkpoint")
@@ -118,7 +117,7 @@ def wrap_checkpoint() -> None:
 
 
 def wrap_stages(hand: Hand) -> None:
-    fetch, parse, wait = Fetcher.fetch, engine.parse, engine.Engine._something_to_do
+    fetch, wait = Fetcher.fetch, engine.Engine._something_to_do
 
     async def wrapped_fetch(self: Fetcher, url: str) -> Fetched:
         hand.passes("before fetch")
@@ -140,7 +139,7 @@ def wrap_stages(hand: Hand) -> None:
         await wait(self)
 
     Fetcher.fetch = wrapped_fetch  # type: ignore[method-assign]
-    engine.parse = wrapped_parse
+    setattr(engine, "parse", wrapped_parse)  # noqa: B010 - where the engine has it from is not its interface
     engine.Engine._something_to_do = wrapped_wait  # type: ignore[method-assign]
 
 
@@ -183,9 +182,11 @@ def wrap_opening(hand: Hand) -> None:
         halved: Any = Halved(connection, hand)
         migrate(halved, path)
 
-    def wrapped_admit(*arguments: Any) -> opening.Opened:
+    def wrapped_admit(
+        connection: sqlite3.Connection, path: Path, admission: opening.Admission, now_ms: int
+    ) -> opening.Opened:
         hand.passes("before admission")
-        opened = admit(*arguments)
+        opened = admit(connection, path, admission, now_ms)
         hand.passes("after admission")
         return opened
 
@@ -225,12 +226,11 @@ def main() -> None:
     if plan.checkpoint_each_flush:
         wrap_checkpoint()
     if plan.lease_ms is not None:
-        sqlite.LEASE_MS = plan.lease_ms  # type: ignore[misc]
+        sqlite.LEASE_MS = plan.lease_ms
     if plan.heartbeat_seconds is not None:
         heartbeat.Heartbeat.__init__.__defaults__ = (plan.heartbeat_seconds,)
     if plan.broken:
         break_part(plan.broken)
-    assert not asyncio.events._get_running_loop(), "the crawler makes its own event loop"
     cli.main()
 
 

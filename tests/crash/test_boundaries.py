@@ -64,9 +64,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Row
     return asyncio.run(measure())
 
 
-async def kill_and_go_on(
-    site: Website, db: Path, undisturbed: tuple[dict[str, Row], int], **plan: Any
-) -> None:
+async def kill_and_go_on(site: Website, db: Path, undisturbed: tuple[dict[str, Row], int], **plan: Any) -> None:
     """Kill the crawl as planned, judge what it left, finish with the ordinary program, and compare."""
     expected, requests = undisturbed
     async with crawling(*arguments(site, db), cwd=db.parent, program=driver(**plan)) as run:

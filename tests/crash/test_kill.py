@@ -7,6 +7,7 @@ import random
 import signal
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,10 @@ def arguments(site: Website, db: Path) -> list[str]:
     return ["--seed", site.url, "--workers", str(WORKERS), "--per-host", str(WORKERS), "--db", str(db)]
 
 
+def asked_for(site: Website, requests: int) -> bool:
+    return site.requests.total() >= requests
+
+
 async def crawl_large(
     db: Path, chance: random.Random | None = None
 ) -> tuple[dict[str, Row], Counter[str], Counter[str]]:
@@ -72,7 +77,7 @@ async def crawl_large(
             assert chance is not None
             async with crawling(*arguments(site, db), cwd=db.parent) as run:
                 enough = site.requests.total() + chance.randint(40, 100)
-                alive = await run.until(lambda enough=enough: site.requests.total() >= enough, site.asked)
+                alive = await run.until(partial(asked_for, site, enough), site.asked)
                 for _ in range(chance.randint(0, 300)):
                     await asyncio.sleep(0)
                 assert alive, f"the crawl was over before kill {kill}"
