@@ -148,6 +148,7 @@ def refuse_foreign(path: Path) -> None:
 
 def damaged(path: Path, what: str) -> FrontierUnusableError:
     """The one sentence for a file that cannot be trusted."""
+    what = " ".join(what.split())  # SQLite's verdicts have several lines, an error of ours has one
     return FrontierUnusableError(f"{path}: the frontier is damaged ({what}); restore it from a copy or begin anew")
 
 
