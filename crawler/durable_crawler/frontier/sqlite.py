@@ -8,6 +8,7 @@ that is one transaction for dozens of pages, and without load nobody waits for a
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import sqlite3
 from collections import deque
@@ -83,7 +84,8 @@ class SqliteFrontier:
         self._stocked = set(opened.stocked)
         self._hosts = {host.id: host for host in opened.hosts}
         self._flusher: asyncio.Task[None] | None = None
-        self._checkpointed = self._looked_at_disk = clock.monotonic()
+        self._checkpointed = clock.monotonic()
+        self._looked_at_disk = -math.inf  # the first claim looks: a restart on a full volume must not begin to fill it
         self.on_flush: Callable[[float, int], None] = lambda seconds, operations: None
         """Told the duration and the size of every flush that committed."""
 
@@ -265,7 +267,7 @@ class SqliteFrontier:
         reserve = max(RESERVE_MIN_BYTES, min(RESERVE_MAX_BYTES, round(total * RESERVE_SHARE)))
         if free >= reserve:
             return operations
-        self._looked_at_disk = -1.0  # the next claim looks again
+        self._looked_at_disk = -math.inf  # the next claim looks again
         for claim in claims:
             if not claim.answer.done():
                 claim.answer.set_exception(
