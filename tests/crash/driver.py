@@ -46,6 +46,8 @@ class Plan:
     checkpoint_each_flush: bool = False
     lease_ms: int | None = None
     heartbeat_seconds: float | None = None
+    reserve_bytes: int | None = None
+    """Free space below which nothing is claimed."""
     poison: str = ""
     """Parsing this URL ends the process as a crash in the parser's C code would."""
     broken: str = ""
@@ -229,6 +231,8 @@ def main() -> None:
         sqlite.LEASE_MS = plan.lease_ms
     if plan.heartbeat_seconds is not None:
         heartbeat.Heartbeat.__init__.__defaults__ = (plan.heartbeat_seconds,)
+    if plan.reserve_bytes is not None:
+        sqlite.RESERVE_MIN_BYTES = sqlite.RESERVE_MAX_BYTES = plan.reserve_bytes
     if plan.broken:
         break_part(plan.broken)
     cli.main()
