@@ -157,13 +157,22 @@ class Engine:
         claimed = await self._frontier.claim(wants, free)
         if claimed.expired:
             self._observer.leases(expired=claimed.expired)
+        await self._give_up([self._jobs[lease.page_id] for lease in claimed.leases if lease.page_id in self._jobs])
         if stop.requested.is_set():  # asked while the claim was under way
             await self._frontier.release(claimed.leases)
             return
+        now = self._clock.monotonic()
+        late = []
         for lease in claimed.leases:
-            self._start(lease)
-        if due and not wants:
-            self._wake.set()  # retries that have just become pending can be asked for now
+            if self._board.is_open(lease.host_id, now):
+                self._start(lease)
+            else:  # its host asked to be left alone while the claim was under way
+                late.append(lease)
+        if late:
+            await self._frontier.release(late)
+        free = self._spec.fetch.workers - len(self._jobs)
+        if self._board.wants(self._frontier.stocked, free, self._clock.monotonic()).keys() - wants.keys():
+            self._wake.set()  # hosts that this claim did not ask for: stocked by it, or it left workers free after all
 
     async def _something_to_do(self) -> None:
         """Wait for a page to settle, a retry to be due, a gate to open; or for the stop."""
@@ -196,6 +205,13 @@ class Engine:
         self._observer.working(len(self._jobs))
         job.task = asyncio.create_task(self._work(job), name=f"page {lease.page_id}")
         job.task.add_done_callback(lambda task: self._ended(job, task))
+
+    async def _give_up(self, jobs: Sequence[_Job]) -> None:
+        """End the work on pages that were just claimed anew: their leases ran out (we were stopped, or too slow)."""
+        tasks = [job.task for job in jobs if job.task is not None]
+        for job in jobs:
+            self._lose(job.lease)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def _ended(self, job: _Job, task: asyncio.Task[None]) -> None:
         del self._jobs[job.lease.page_id]
