@@ -39,6 +39,9 @@ from durable_crawler.frontier.statements import STATEMENTS
 DEADLINE_SECONDS = 2.0
 """For each statement, waiting for a lock included (law L13)."""
 
+DEADLINE_PARTS = 8
+"""A deadline passes in so many parts: a process that was stopped meanwhile has missed one of them, the database none."""
+
 LEASE_MS = 120_000
 """How long a claim lasts without a renewal (law L5)."""
 
@@ -281,16 +284,16 @@ class SqliteFrontier:
     async def _run(
         self, name: str, parameters: Mapping[str, Any], deadline: float = DEADLINE_SECONDS
     ) -> Sequence[group.Row]:
+        query = asyncio.ensure_future(self._database.execute_fetchall(STATEMENTS[name], dict(parameters)))
         try:
-            async with asyncio.timeout(deadline):
-                rows = await self._database.execute_fetchall(STATEMENTS[name], dict(parameters))
-                return [tuple(row) for row in rows]
-        except TimeoutError:
+            for _ in range(DEADLINE_PARTS):
+                await asyncio.wait((query,), timeout=deadline / DEADLINE_PARTS)
+                if query.done():
+                    return [tuple(row) for row in query.result()]
             # Cancelling the await alone would let the statement run on. What it did is unknown: the run ends.
+            query.cancel()
             await self._database.interrupt()
-            raise FrontierBrokenError(
-                f"{self._path}: the database did not answer within {deadline:g} s ({name})"
-            ) from None
+            raise FrontierBrokenError(f"{self._path}: the database did not answer within {deadline:g} s ({name})")
         except (sqlite3.Error, ValueError) as error:
             if isinstance(error, sqlite3.Error):
                 raise opening.explain(self._path, error) from error
