@@ -35,7 +35,7 @@ CANONICALISATION = 1
 """Version of the rules of ``urls.canonical``; URLs of another version would not be recognised as the same."""
 
 # No backoff is longer: a due time beyond it was stored under a clock that was ahead.
-LONGEST_WAIT_MS = 60 * 60 * 1000
+LONGEST_WAIT_MS = 60 * 1000
 
 WAL_KEPT_BYTES = 64 * 1024 * 1024
 """What a checkpoint leaves of the WAL's file; it is reused, and only a long reader makes it larger."""
