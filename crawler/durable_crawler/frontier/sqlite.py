@@ -40,7 +40,7 @@ DEADLINE_SECONDS = 2.0
 """For each statement, waiting for a lock included (law L13)."""
 
 DEADLINE_PARTS = 8
-"""A deadline passes in so many parts: a process that was stopped meanwhile has missed one of them, the database none."""
+"""A deadline passes in so many parts: a process that was stopped meanwhile has missed one, the database none."""
 
 LEASE_MS = 120_000
 """How long a claim lasts without a renewal (law L5)."""
