@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.support.crawler import PROGRAM, Run, crawl, crawling, driver, judge, rows
+from tests.support.crawler import PROGRAM, Run, crawl, crawling, driver, judge
 from tests.support.faults import ext4_volume, small_volume
 from tests.support.website import Website, tree
 
