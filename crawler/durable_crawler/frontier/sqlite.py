@@ -214,15 +214,24 @@ class SqliteFrontier:
             self._fail(failure, operations)
 
     def _take(self) -> list[group.Operation]:
-        """The operations of the next flush, in the order in which they were asked for."""
+        """The operations of the next flush.
+
+        In the order in which they were asked for, except that nothing waits for pages with many links but such pages:
+        free workers would stand still for as long as those take. Nothing overtakes an operation on its own page.
+        """
         taken: list[group.Operation] = []
+        waiting: deque[group.Operation] = deque()
         pages: set[int] = set()
         links = 0
-        while self._queue and links <= MAX_LINKS_PER_FLUSH and pages.isdisjoint(self._queue[0].pages):
-            operation = self._queue.popleft()
+        for operation in self._queue:
+            found = len(operation.links) if isinstance(operation, group.Finish) else 0
+            if pages.isdisjoint(operation.pages) and (not found or links <= MAX_LINKS_PER_FLUSH):
+                links += found
+                taken.append(operation)
+            else:
+                waiting.append(operation)
             pages.update(operation.pages)
-            links += len(operation.links) if isinstance(operation, group.Finish) else 0
-            taken.append(operation)
+        self._queue = waiting
         if not self._queue and not self._closing:
             self._queued.clear()
         return taken
