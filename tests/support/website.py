@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -21,6 +22,8 @@ class Website:
     latency: float = 0.0
     requests: Counter[str] = field(default_factory=Counter)
     log: list[str] = field(default_factory=list)
+    moments_ms: list[int] = field(default_factory=list)
+    """When each request of ``log`` arrived, by the wall clock."""
     in_flight: int = 0
     most_in_flight: int = 0
     asked: asyncio.Event = field(default_factory=asyncio.Event)
@@ -54,6 +57,7 @@ class Website:
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         self.requests[request.path_qs] += 1
         self.log.append(request.path_qs)
+        self.moments_ms.append(time.time_ns() // 1_000_000)
         self.asked.set()
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
