@@ -1,12 +1,14 @@
 """An event loop on virtual time: when nothing is ready, its clock jumps to the next timer. Nobody ever sleeps.
 
 A run of an hour takes as long as its callbacks, and the same seed gives the same run. When nothing is ready and no
-timer is set, nothing can ever happen again: that is a ``DeadlockError``, which names what hangs.
+timer is set, nothing can ever happen again: that is a ``DeadlockError``, which names what hangs. So is a run that goes
+on for longer than its limit, because something beats for ever while the rest waits.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import selectors
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
@@ -18,14 +20,17 @@ MAX_STEPS_IN_NO_TIME = 20_000
 
 
 class DeadlockError(AssertionError):
-    """Nothing is ready and no timer is set, or callbacks follow each other without end and time stands still."""
+    """Nothing is ready and no timer is set; or time stands still while callbacks follow each other without end; or the
+    limit has passed."""
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
     """Starts at second 0. Threads are replaced by calls in place: the order of everything is the same in each run."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: float = math.inf) -> None:
         self._now = 0.0
+        self.limit = limit
+        self.unhandled: list[dict[str, Any]] = []
         super().__init__(_NoWaiting(self))
 
     def time(self) -> float:
@@ -34,6 +39,10 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def stall(self, seconds: float) -> None:
         """Time passes while nothing runs, as for a process that was stopped."""
         self._now += seconds
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Keeps what asyncio would only log: a callback that failed, a task that nobody awaited."""
+        self.unhandled.append(context)
 
     def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
         """Calls ``func`` now; nothing may come back from a real thread, for which virtual time would not wait."""
@@ -45,7 +54,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         return future
 
 
-class _NoWaiting(selectors.DefaultSelector):  # type: ignore[misc,valid-type]
+class _NoWaiting(selectors.DefaultSelector):
     """Moves the loop's clock by as much as the loop wants to wait."""
 
     def __init__(self, loop: VirtualTimeLoop) -> None:
@@ -56,6 +65,9 @@ class _NoWaiting(selectors.DefaultSelector):  # type: ignore[misc,valid-type]
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None:
             raise DeadlockError(f"nothing will ever happen again; {_what_hangs(self._loop)}")
+        if self._loop.time() + timeout > self._loop.limit:
+            limit, self._loop.limit = self._loop.limit, math.inf  # what follows is the cleaning up
+            raise DeadlockError(f"not over after {limit} s; {_what_hangs(self._loop)}")
         if timeout > 0:
             self._steps = 0
             self._loop.stall(timeout)
@@ -91,7 +103,12 @@ class VirtualClock:
         return self._wall_ns + round(self._loop.time() * 1e9)
 
 
-def run(main: Coroutine[Any, Any, T]) -> T:
-    """Like ``asyncio.run``, on virtual time."""
-    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-        return runner.run(main)
+def run(main: Coroutine[Any, Any, T], limit: float = math.inf) -> T:
+    """Like ``asyncio.run``, on virtual time, for ``limit`` seconds of it at most. What nobody handled is raised."""
+    with asyncio.Runner(loop_factory=lambda: VirtualTimeLoop(limit)) as runner:
+        answer = runner.run(main)
+        loop = runner.get_loop()
+        assert isinstance(loop, VirtualTimeLoop)
+        for context in loop.unhandled:
+            raise AssertionError(f"nobody handled it: {context}") from context.get("exception")
+        return answer
