@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
@@ -66,17 +67,25 @@ class Simulation:
     seen: Seen = field(default_factory=Seen)
 
     def __post_init__(self) -> None:
-        self.latency = lambda: 0.5 if self.chance.random() < 0.01 else self.chance.uniform(0, 0.02)
-        self.jitter = self.chance.random
+        self.latency: Callable[[], float] = self._latency
+        self.jitter: Callable[[], float] = self.chance.random
+
+    def _latency(self) -> float:
+        return 0.5 if self.chance.random() < 0.01 else self.chance.uniform(0, 0.02)
 
     @classmethod
     def make(
-        cls, seed: int, script: Script | None = None, scope: dict[str, int] | None = None, **fetch: int
+        cls,
+        seed: int,
+        script: Script | None = None,
+        *,
+        scope: Mapping[str, int] | None = None,
+        fetch: Mapping[str, int] | None = None,
     ) -> Simulation:
         """Bounds and a web from the seed, unless they are given."""
         chance = Random(seed)
         bounds = {"workers": chance.randint(1, 20), "perHost": chance.randint(1, 4), "retries": chance.randint(0, 4)}
-        bounds |= fetch
+        bounds |= fetch or {}
         script = script or make_script(chance, retries=bounds["retries"])
         # By which way a page is found first is a matter of time, hence no depth is a bound unless a test wants it.
         limits = {"maxDepth": 1000, **(scope or {})}
@@ -121,7 +130,7 @@ class Simulation:
         assert max(most.values()) <= self.spec.fetch.per_host
         assert self.seen.most_working <= self.spec.fetch.workers
 
-    def simulate(self, main: Any) -> None:
+    def simulate(self, main: Coroutine[Any, Any, None]) -> None:
         """Run to its end on virtual time."""
         virtual_time.run(main, LIMIT_SECONDS)
 
@@ -216,8 +225,8 @@ def test_another_host_in_trouble_slows_nobody(seed: int, slow: str) -> None:
     script = Script(script.seeds, answers)
     healthy = script.seeds[0]
     bounds = {"workers": 2 * len(hosts), "perHost": 2, "retries": 3}
-    alone = Simulation.make(seed, script.only(healthy), **bounds)
-    together = Simulation.make(seed, script, **bounds)
+    alone = Simulation.make(seed, script.only(healthy), fetch=bounds)
+    together = Simulation.make(seed, script, fetch=bounds)
     for simulation in (alone, together):
         # Whatever chance decides would be decided otherwise for each of the two.
         simulation.latency, simulation.jitter = (lambda: 0.01), (lambda: 0.5)
@@ -282,7 +291,7 @@ def test_depth_is_a_bound(seed: int) -> None:
             for url in urls
         },
     )
-    simulation = Simulation.make(seed, script, {"maxDepth": depth}, retries=1)
+    simulation = Simulation.make(seed, script, scope={"maxDepth": depth}, fetch={"retries": 1})
     simulation.simulate(simulation.until_finished())
     assert simulation.outcomes().keys() == {url for url in urls if depths[url] <= depth}
     assert {page.url: page.depth for page in simulation.memory.in_state("done", "excluded")} == {
@@ -310,7 +319,7 @@ def test_a_page_may_be_claimed_again_before_its_lost_job_has_ended() -> None:
             **{f"{top}{name}": ((), page) for name in "xyz"},
         },
     )
-    simulation = Simulation.make(0, script, workers=3, perHost=2, retries=1)
+    simulation = Simulation.make(0, script, fetch={"workers": 3, "perHost": 2, "retries": 1})
     simulation.latency = lambda: 0.01
 
     async def main() -> None:
