@@ -16,6 +16,7 @@ from crawljob.spec import CrawlJobSpec
 from durable_crawler.board import Board
 from durable_crawler.clock import Clock
 from durable_crawler.frontier import Deferral, Frontier, FrontierFullError, Lease, Link, Result, Verdict
+from durable_crawler.frontier.model import QUARANTINE_AFTER
 from durable_crawler.heartbeat import Heartbeat
 from durable_crawler.outcomes import Fetched, PageRecord, Stage
 from durable_crawler.parse import Parsed, parse
@@ -102,6 +103,7 @@ class Engine:
         self._board = Board(spec.fetch.per_host, closed)
         self._jobs: dict[int, _Job] = {}
         self._wake = asyncio.Event()
+        self._suspects = False
         self._failure: BaseException | None = None
         self._full: FrontierFullError | None = None
 
@@ -146,7 +148,7 @@ class Engine:
 
     async def _claim(self, stop: Stop) -> None:
         """Claim for the free workers, if any host may be asked or something has become due."""
-        free = self._spec.fetch.workers - len(self._jobs)
+        free = self._free()
         if free <= 0:
             return
         snapshot = self._frontier.snapshot
@@ -161,6 +163,8 @@ class Engine:
         if stop.requested.is_set():  # asked while the claim was under way
             await self._frontier.release(claimed.leases)
             return
+        if not await self._may_start(claimed.leases):
+            return
         now = self._clock.monotonic()
         late = []
         for lease in claimed.leases:
@@ -174,13 +178,35 @@ class Engine:
         if self._board.wants(self._frontier.stocked, free, self._clock.monotonic()).keys() - wants.keys():
             self._wake.set()  # hosts that this claim did not ask for: stocked by it, or it left workers free after all
 
+    def _free(self) -> int:
+        """How many pages may be claimed."""
+        if self._suspects:
+            return 0 if self._jobs else 1
+        return self._spec.fetch.workers - len(self._jobs)
+
+    async def _may_start(self, leases: Sequence[Lease]) -> bool:
+        """Whether these pages may be worked on now; if not, they have been given back.
+
+        A page whose last claims had no outcome may be what killed the process. Its last claim is worked on alone, or
+        the pages that happened to be in flight beside it would be quarantined with it.
+        """
+        before, self._suspects = self._suspects, any(lease.attempt >= QUARANTINE_AFTER for lease in leases)
+        if self._suspects and (self._jobs or len(leases) > 1):
+            await self._frontier.release(leases)
+            if not self._jobs:
+                self._wake.set()
+            return False
+        if before and not self._suspects:
+            self._wake.set()  # one worker was asked for; now the others have something to do again
+        return True
+
     async def _something_to_do(self) -> None:
         """Wait for a page to settle, a retry to be due, a gate to open; or for the stop."""
         now = self._clock.monotonic()
         snapshot = self._frontier.snapshot
         self._observer.waiting(self._board.waiting(self._frontier.stocked, now))
         waits = []
-        if len(self._jobs) < self._spec.fetch.workers:
+        if self._free() > 0:
             if snapshot.next_due_ms is not None:
                 waits.append((snapshot.next_due_ms - self._clock.wall_ms()) / 1000)
             opening = self._board.next_opening(self._frontier.stocked, now)
