@@ -21,6 +21,7 @@ from typing import Any
 from durable_crawler import cli, engine, heartbeat
 from durable_crawler import run as composition
 from durable_crawler.fetch import Fetcher
+from durable_crawler.fetch_connector import Connector
 from durable_crawler.frontier import SqliteFrontier, opening, sqlite
 from durable_crawler.outcomes import Fetched
 from durable_crawler.parse import Parsed, parse
@@ -50,6 +51,10 @@ class Plan:
     """Free space below which nothing is claimed."""
     poison: str = ""
     """Parsing this URL ends the process as a crash in the parser's C code would."""
+    close_database_at: int | None = None
+    """The database is closed under the crawl at this fetch."""
+    tell_sockets: bool = False
+    """Say which addresses are connected to and which names are resolved."""
     broken: str = ""
     """What raises at the start: ``telemetry``, ``fetcher`` or ``engine``."""
 
@@ -208,6 +213,45 @@ def wrap_leases() -> None:
     Stats.leases = wrapped  # type: ignore[method-assign]
 
 
+def wrap_database(fetch_number: int) -> None:
+    """Close the connection when so many pages have been fetched, as a library's bug might."""
+    opened: list[SqliteFrontier] = []
+    fetched = Counter[str]()
+    init, fetch = SqliteFrontier.__init__, Fetcher.fetch
+
+    def wrapped_init(self: SqliteFrontier, *arguments: Any, **options: Any) -> None:
+        init(self, *arguments, **options)
+        opened.append(self)
+
+    async def wrapped_fetch(self: Fetcher, url: str) -> Fetched:
+        fetched["pages"] += 1
+        if fetched["pages"] == fetch_number:
+            await opened[0]._database.close()
+        return await fetch(self, url)
+
+    SqliteFrontier.__init__ = wrapped_init  # type: ignore[method-assign]
+    Fetcher.fetch = wrapped_fetch  # type: ignore[method-assign]
+
+
+def tell_sockets() -> None:
+    """Connections by the interpreter's audit events, which cannot be avoided; names where the connector asks for them,
+    because the event loop resolves them on its own."""
+    addresses = Connector._addresses
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "socket.connect" and isinstance(arguments[1], tuple):
+            say(connect=arguments[1][:2])
+        elif event == "socket.getaddrinfo":
+            say(resolve=str(arguments[0]))
+
+    async def wrapped(self: Connector, host: str, port: int) -> Any:
+        say(resolve=host)
+        return await addresses(self, host, port)
+
+    sys.addaudithook(hook)
+    Connector._addresses = wrapped  # type: ignore[method-assign]
+
+
 def break_part(part: str) -> None:
     names = {"telemetry": "Telemetry", "fetcher": "Fetcher", "engine": "Engine"}
 
@@ -233,6 +277,10 @@ def main() -> None:
         heartbeat.Heartbeat.__init__.__defaults__ = (plan.heartbeat_seconds,)
     if plan.reserve_bytes is not None:
         sqlite.RESERVE_MIN_BYTES = sqlite.RESERVE_MAX_BYTES = plan.reserve_bytes
+    if plan.close_database_at is not None:
+        wrap_database(plan.close_database_at)
+    if plan.tell_sockets:
+        tell_sockets()
     if plan.broken:
         break_part(plan.broken)
     cli.main()
