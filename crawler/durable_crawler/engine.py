@@ -174,7 +174,7 @@ class Engine:
                 late.append(lease)
         if late:
             await self._frontier.release(late)
-        free = self._spec.fetch.workers - len(self._jobs)
+        free = self._free()
         if self._board.wants(self._frontier.stocked, free, self._clock.monotonic()).keys() - wants.keys():
             self._wake.set()  # hosts that this claim did not ask for: stocked by it, or it left workers free after all
 

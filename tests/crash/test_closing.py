@@ -24,22 +24,27 @@ async def test_a_part_that_cannot_be_made_ends_the_process(tmp_path: Path, part:
     async with Website(tree(3)) as site:
         arguments = ["--seed", site.url, "--db", str(tmp_path / "frontier.db")]
         async with crawling(*arguments, cwd=tmp_path, program=driver(broken=part)) as run:
-            code = await ends_soon_after(run.process, b"cannot be made")
+            code, errors = await ends_soon_after(run.process, b"cannot be made")
         assert code == ExitCode.INFRASTRUCTURE
+        assert errors.startswith(b"error: the crawler failed (RuntimeError: ")
+        assert errors.count(b"\n") == 1
         assert site.requests.total() == 0
         judge(tmp_path / "frontier.db")
 
 
-async def ends_soon_after(process: asyncio.subprocess.Process, words: bytes) -> int:
-    """Wait for ``words`` in either output, and then for the end within the limit."""
+async def ends_soon_after(process: asyncio.subprocess.Process, words: bytes) -> tuple[int, bytes]:
+    """Wait for ``words`` in either output, and then for the end within the limit; exit code and standard error."""
     assert process.stdout is not None
     assert process.stderr is not None
     said = asyncio.Event()
 
-    async def listen(stream: asyncio.StreamReader) -> None:
+    async def listen(stream: asyncio.StreamReader) -> bytes:
+        heard = b""
         async for line in stream:
+            heard += line
             if words in line:
                 said.set()
+        return heard
 
     async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         listeners = [group.create_task(listen(stream)) for stream in (process.stdout, process.stderr)]
@@ -47,8 +52,8 @@ async def ends_soon_after(process: asyncio.subprocess.Process, words: bytes) -> 
         await said.wait()
         async with asyncio.timeout(LIMIT_SECONDS):
             code = await ending
-        await asyncio.gather(*listeners)
-    return code
+        _, errors = await asyncio.gather(*listeners)
+    return code, errors
 
 
 async def test_a_port_that_is_taken_ends_the_process_in_one_sentence(tmp_path: Path) -> None:
