@@ -296,7 +296,7 @@ class MemoryFrontier:
             self._memory.closed_until_ms[host_id] = max(until_ms, self._memory.closed_until_ms.get(host_id, 0))
 
     def _add(self, link: Link) -> None:
-        """A new page, or a shorter way to one that is not done; one that was left out comes in when the spec covers it."""
+        """A new page, or a shorter way to one that is not done; one that was left out comes in if it is covered now."""
         covered = link.host_id is not None
         page = self._memory.pages.get(link.url)
         if page is None:
