@@ -40,6 +40,10 @@ test: $(DEV_READY) ## Run every test tier that this machine can run (TIERS=unit,
 lint: $(DEV_READY) ## Check style and types: ruff, ruff format, mypy
 	@$(BIN)/python -m tests.support.tiers --tiers lint
 
+.PHONY: bench-frontier
+bench-frontier: $(DEV_READY) ## Measure what the frontier costs from 10 thousand to 1 million pages (15 minutes)
+	@$(BIN)/python -m benchmarks.frontier
+
 .PHONY: generate
 generate: $(DEV_READY) ## Write every generated file: the chart's CRD and rules, manifests/, docs/reference/
 	@$(BIN)/python -m tools.generate

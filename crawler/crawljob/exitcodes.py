@@ -14,6 +14,8 @@ class ExitCode(IntEnum):
     """The database, the listener or the program itself failed: restart, counted."""
     INVALID = 2
     """Configuration or usage is wrong; a restart would not help."""
+    OUT_OF_DISK = 12
+    """The volume is full or under its watermark: restart with backoff, it may have been enlarged by then."""
     OWNED = 14
     """Another process owns this frontier: restart, not counted."""
     UNUSABLE_FRONTIER = 15

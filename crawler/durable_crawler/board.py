@@ -38,6 +38,10 @@ class Board:
         one incident."""
         self._closed_until[host] = max(until, self._closed_until.get(host, 0.0))
 
+    def is_open(self, host: int, now: float) -> bool:
+        """Whether a page of ``host`` may be asked for."""
+        return self._closed_until.get(host, 0.0) <= now
+
     def wants(self, stocked: Collection[int], free: int, now: float) -> dict[int, int]:
         """Slots to ask for by host, ``free`` at most in all, those first whose last page is longest ago."""
         wants: dict[int, int] = {}
@@ -45,14 +49,14 @@ class Board:
             if free <= 0:
                 break
             slots = min(free, self._per_host - self._in_flight.get(host, 0))
-            if slots > 0 and self._closed_until.get(host, 0.0) <= now:
+            if slots > 0 and self.is_open(host, now):
                 wants[host] = slots
                 free -= slots
         return wants
 
     def waiting(self, stocked: Collection[int], now: float) -> int:
         """How many hosts with pages have a closed gate."""
-        return sum(self._closed_until.get(host, 0.0) > now for host in stocked)
+        return sum(not self.is_open(host, now) for host in stocked)
 
     def next_opening(self, stocked: Collection[int], now: float) -> float | None:
         """When the next closed gate of a host with pages opens; ``None`` if none is closed."""

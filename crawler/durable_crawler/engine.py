@@ -15,7 +15,8 @@ from typing import Protocol
 from crawljob.spec import CrawlJobSpec
 from durable_crawler.board import Board
 from durable_crawler.clock import Clock
-from durable_crawler.frontier import Deferral, Frontier, Lease, Link, Result, Verdict
+from durable_crawler.frontier import Deferral, Frontier, FrontierFullError, Lease, Link, Result, Verdict
+from durable_crawler.frontier.model import QUARANTINE_AFTER
 from durable_crawler.heartbeat import Heartbeat
 from durable_crawler.outcomes import Fetched, PageRecord, Stage
 from durable_crawler.parse import Parsed, parse
@@ -102,7 +103,9 @@ class Engine:
         self._board = Board(spec.fetch.per_host, closed)
         self._jobs: dict[int, _Job] = {}
         self._wake = asyncio.Event()
+        self._suspects = False
         self._failure: BaseException | None = None
+        self._full: FrontierFullError | None = None
 
     async def run(self, stop: Stop) -> bool:
         """Crawl until nothing is left or ``stop`` asks to end; whether the crawl is finished.
@@ -114,7 +117,10 @@ class Engine:
         beating.add_done_callback(self._noticed)
         stopping = asyncio.create_task(self._wake_on(stop.requested), name="stop watch")
         try:
-            await self._dispatch(stop)
+            try:
+                await self._dispatch(stop)
+            except FrontierFullError as error:
+                self._full = error  # what is in flight still fits and is finished
             await self._drain(stop)
         finally:
             stopping.cancel()
@@ -125,6 +131,8 @@ class Engine:
             raise self._failure
         if unsettled:
             await self._frontier.release(unsettled)
+        if self._full is not None:
+            raise self._full
         return self._finished()
 
     def _finished(self) -> bool:
@@ -140,7 +148,7 @@ class Engine:
 
     async def _claim(self, stop: Stop) -> None:
         """Claim for the free workers, if any host may be asked or something has become due."""
-        free = self._spec.fetch.workers - len(self._jobs)
+        free = self._free()
         if free <= 0:
             return
         snapshot = self._frontier.snapshot
@@ -151,13 +159,46 @@ class Engine:
         claimed = await self._frontier.claim(wants, free)
         if claimed.expired:
             self._observer.leases(expired=claimed.expired)
+        await self._give_up([self._jobs[lease.page_id] for lease in claimed.leases if lease.page_id in self._jobs])
         if stop.requested.is_set():  # asked while the claim was under way
             await self._frontier.release(claimed.leases)
             return
+        if not await self._may_start(claimed.leases):
+            return
+        now = self._clock.monotonic()
+        late = []
         for lease in claimed.leases:
-            self._start(lease)
-        if due and not wants:
-            self._wake.set()  # retries that have just become pending can be asked for now
+            if self._board.is_open(lease.host_id, now):
+                self._start(lease)
+            else:  # its host asked to be left alone while the claim was under way
+                late.append(lease)
+        if late:
+            await self._frontier.release(late)
+        free = self._free()
+        if self._board.wants(self._frontier.stocked, free, self._clock.monotonic()).keys() - wants.keys():
+            self._wake.set()  # hosts that this claim did not ask for: stocked by it, or it left workers free after all
+
+    def _free(self) -> int:
+        """How many pages may be claimed."""
+        if self._suspects:
+            return 0 if self._jobs else 1
+        return self._spec.fetch.workers - len(self._jobs)
+
+    async def _may_start(self, leases: Sequence[Lease]) -> bool:
+        """Whether these pages may be worked on now; if not, they have been given back.
+
+        A page whose last claims had no outcome may be what killed the process. Its last claim is worked on alone, or
+        the pages that happened to be in flight beside it would be quarantined with it.
+        """
+        before, self._suspects = self._suspects, any(lease.attempt >= QUARANTINE_AFTER for lease in leases)
+        if self._suspects and (self._jobs or len(leases) > 1):
+            await self._frontier.release(leases)
+            if not self._jobs:
+                self._wake.set()
+            return False
+        if before and not self._suspects:
+            self._wake.set()  # one worker was asked for; now the others have something to do again
+        return True
 
     async def _something_to_do(self) -> None:
         """Wait for a page to settle, a retry to be due, a gate to open; or for the stop."""
@@ -165,7 +206,7 @@ class Engine:
         snapshot = self._frontier.snapshot
         self._observer.waiting(self._board.waiting(self._frontier.stocked, now))
         waits = []
-        if len(self._jobs) < self._spec.fetch.workers:
+        if self._free() > 0:
             if snapshot.next_due_ms is not None:
                 waits.append((snapshot.next_due_ms - self._clock.wall_ms()) / 1000)
             opening = self._board.next_opening(self._frontier.stocked, now)
@@ -190,6 +231,13 @@ class Engine:
         self._observer.working(len(self._jobs))
         job.task = asyncio.create_task(self._work(job), name=f"page {lease.page_id}")
         job.task.add_done_callback(lambda task: self._ended(job, task))
+
+    async def _give_up(self, jobs: Sequence[_Job]) -> None:
+        """End the work on pages that were just claimed anew: their leases ran out (we were stopped, or too slow)."""
+        tasks = [job.task for job in jobs if job.task is not None]
+        for job in jobs:
+            self._lose(job.lease)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def _ended(self, job: _Job, task: asyncio.Task[None]) -> None:
         del self._jobs[job.lease.page_id]
@@ -263,12 +311,16 @@ class Engine:
         return self._clock.wall_ms() + round(seconds * 1000)
 
     def _links(self, job: _Job, parsed: Parsed | None) -> Sequence[Link]:
-        """The links that belong to the crawl: an approved authority, and not too deep."""
-        depth = job.lease.depth + 1
-        if parsed is None or depth > self._spec.scope.max_depth:
+        """All links; those outside of the spec (another authority, too deep) without a host."""
+        if parsed is None:
             return ()
-        hosts = ((url, self._approved.get(authority(url))) for url in parsed.links)
-        return [Link(url, host, depth) for url, host in hosts if host is not None]
+        depth = job.lease.depth + 1
+        approved = self._approved if depth <= self._spec.scope.max_depth else {}
+        links = []
+        for url in parsed.links:
+            where = authority(url)
+            links.append(Link(url, where, approved.get(where), depth))
+        return links
 
     def _record(self, job: _Job, settled: str) -> None:
         lease = job.lease

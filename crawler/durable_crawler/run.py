@@ -73,11 +73,16 @@ async def _crawl(job: CrawlJobFile, db: Path, *, show_bar: bool) -> RunSummary:
     except FrontierError as error:
         return _failed(error.exit_code, _REASONS[error.exit_code], str(error), Progress())
     try:
-        return await _crawl_with(job, frontier, stop, clock, show_bar=show_bar)
+        try:
+            return await _crawl_with(job, frontier, stop, clock, show_bar=show_bar)
+        finally:
+            await frontier.close()
     except ListenerError as error:
         return _failed(ExitCode.INFRASTRUCTURE, "ListenerFailed", str(error), frontier.snapshot.progress())
-    finally:
-        await frontier.close()
+    except FrontierError as error:
+        return _failed(error.exit_code, _REASONS[error.exit_code], str(error), frontier.snapshot.progress())
+    except Exception as error:  # noqa: BLE001 - see _bug
+        return _bug(error, frontier)
 
 
 async def _crawl_with(
@@ -125,11 +130,8 @@ async def _summarised(engine: Engine, frontier: SqliteFrontier, stop: Stop, spec
         await frontier.close()
     except FrontierError as error:
         return _failed(error.exit_code, _REASONS[error.exit_code], str(error), frontier.snapshot.progress())
-    except Exception as error:  # noqa: BLE001 - the last line of defence
-        # A bug must end in the one way that the operator understands, and leave its traceback for us.
-        _log.exception("the crawler failed")
-        text = f"the crawler failed ({type(error).__name__}: {error}); this is a bug, please report it with the log"
-        return _failed(ExitCode.INFRASTRUCTURE, "Error", text, frontier.snapshot.progress())
+    except Exception as error:  # noqa: BLE001 - see _bug
+        return _bug(error, frontier)
     return RunSummary(
         outcome="finished" if finished else "interrupted",
         reason=reason,
@@ -169,9 +171,17 @@ def _admission(spec: CrawlJobSpec) -> Admission:
 
 _REASONS = {
     ExitCode.INFRASTRUCTURE: "DatabaseFailed",
+    ExitCode.OUT_OF_DISK: "OutOfDisk",
     ExitCode.OWNED: "FrontierOwned",
     ExitCode.UNUSABLE_FRONTIER: "FrontierUnusable",
 }
+
+
+def _bug(error: Exception, frontier: SqliteFrontier) -> RunSummary:
+    """The last line of defence: a bug ends in the one way that the operator understands, with its traceback for us."""
+    _log.exception("the crawler failed", exc_info=error)
+    text = f"the crawler failed ({type(error).__name__}: {error}); this is a bug, please report it with the log"
+    return _failed(ExitCode.INFRASTRUCTURE, "Error", text, frontier.snapshot.progress())
 
 
 def _failed(code: ExitCode, reason: str, message: str, progress: Progress) -> RunSummary:

@@ -40,6 +40,7 @@ _LAST_SIGNAL = 31
 _WORDS = {
     ExitCode.INVALID: "InvalidConfiguration",
     ExitCode.UNUSABLE_FRONTIER: "UnusableFrontier",
+    ExitCode.OUT_OF_DISK: "OutOfDisk",
     ExitCode.OWNED: "FrontierOwned",
     ExitCode.SIGINT: "Interrupted",
     ExitCode.SIGTERM: "Interrupted",
@@ -121,7 +122,7 @@ def _restart_reason(end: Terminated, code: int | None, summary: RunSummary | Non
     candidates = (
         disturbed,
         "OOMKilled" if end.reason == "OOMKilled" else "",
-        _WORDS[ExitCode(code)] if code in NOT_COUNTED else "",
+        _WORDS[ExitCode(code)] if code in NOT_COUNTED or code == ExitCode.OUT_OF_DISK else "",
         summary.reason if summary else "",
         "Interrupted" if code == ExitCode.FINISHED else "",
         rejected,

@@ -56,9 +56,9 @@ class Tier:
 TIERS = (
     Tier("lint", 600),
     Tier("unit", 600),
-    Tier("props", 900, required=False),
+    Tier("props", 900),
     Tier("conformance", 600),
-    Tier("sim", 900, required=False),
+    Tier("sim", 900),
     Tier("crash", 1800),
     Tier("api", 1800, ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl")),
     Tier("packaging", 900, ("helm",), skips_itself=True),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -21,6 +22,8 @@ class Website:
     latency: float = 0.0
     requests: Counter[str] = field(default_factory=Counter)
     log: list[str] = field(default_factory=list)
+    moments_ms: list[int] = field(default_factory=list)
+    """When each request of ``log`` arrived, by the wall clock."""
     in_flight: int = 0
     most_in_flight: int = 0
     asked: asyncio.Event = field(default_factory=asyncio.Event)
@@ -28,6 +31,7 @@ class Website:
     url: str = ""
     authority: str = ""
     _runner: web.AppRunner | None = None
+    _waiters: list[asyncio.Future[None]] = field(default_factory=list)
 
     async def __aenter__(self) -> Self:
         app = web.Application()
@@ -44,10 +48,21 @@ class Website:
         assert self._runner is not None
         await self._runner.cleanup()
 
+    async def next_request(self) -> None:
+        """Wait for the next request; any number may wait."""
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        await waiter
+
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         self.requests[request.path_qs] += 1
         self.log.append(request.path_qs)
+        self.moments_ms.append(time.time_ns() // 1_000_000)
         self.asked.set()
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
         try:
@@ -59,6 +74,32 @@ class Website:
             return await answer(request)
         finally:
             self.in_flight -= 1
+
+
+@dataclass(slots=True)
+class Tripwire:
+    """A port of loopback that nobody may touch, and how often it was. Use it as an async context manager."""
+
+    touched: int = 0
+    authority: str = ""
+    url: str = ""
+    _server: asyncio.Server | None = None
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._touch, "127.0.0.1", 0)
+        host, port = self._server.sockets[0].getsockname()
+        self.authority = f"{host}:{port}"
+        self.url = f"http://{self.authority}/"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._server is not None
+        self._server.close()
+        await self._server.wait_closed()
+
+    async def _touch(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.touched += 1
+        writer.close()
 
 
 def page(*links: str, title: str = "page", status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
@@ -100,6 +141,46 @@ def after(event: asyncio.Event, then: Answer) -> Answer:
 
     async def answer(request: web.Request) -> web.StreamResponse:
         await event.wait()
+        return await then(request)
+
+    return answer
+
+
+def file(content_type: str = "application/pdf") -> Answer:
+    """A document of another type."""
+
+    async def answer(_: web.Request) -> web.StreamResponse:
+        return web.Response(body=b"%PDF-1.7 and so on", content_type=content_type)
+
+    return answer
+
+
+def cut_short(*links: str) -> Answer:
+    """A body that ends before the length that was announced."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/html", "Content-Length": "100000"})
+        await response.prepare(request)
+        await response.write("".join(f'<a href="{link}">link</a>' for link in links).encode())
+        assert request.transport is not None
+        request.transport.close()
+        return response
+
+    return answer
+
+
+def slow(site: Callable[[], Website], then: Answer, requests: int, seconds: float = 0.5) -> Answer:
+    """An answer that waits until the site was asked for ``requests`` more pages, or ``seconds`` where it is not."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        website = site()
+        enough = len(website.log) + requests
+        try:
+            async with asyncio.timeout(seconds):
+                while len(website.log) < enough:
+                    await website.next_request()
+        except TimeoutError:
+            pass
         return await then(request)
 
     return answer

@@ -27,6 +27,7 @@ ROWS: list[tuple[str, int | None, dict[str, Any], tuple[Outcome, str, bool]]] = 
     ("its own word", 1, {"message": summary("failed", "OutOfDisk", 1)}, (RESTART, "OutOfDisk", True)),
     ("configuration", 2, {}, (FATAL, "InvalidConfiguration", False)),
     ("configuration while drained", 2, {"disruption": DISRUPTED}, (FATAL, "InvalidConfiguration", False)),
+    ("disk", 12, {}, (RESTART, "OutOfDisk", True)),
     ("owned", 14, {}, (RESTART, "FrontierOwned", False)),
     ("corrupt", 15, {}, (FATAL, "UnusableFrontier", False)),
     ("sigint", 130, {}, (RESTART, "Interrupted", False)),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +26,9 @@ from durable_crawler.frontier.model import (
 )
 from durable_crawler.urls import url_hash
 
+ROWS_PER_STATEMENT = 5000
+"""New pages that one statement inserts: some 50 ms on a slow machine, a fortieth of the deadline."""
+
 Row = tuple[Any, ...]
 Run = Callable[[str, Mapping[str, Any]], Awaitable[Sequence[Row]]]
 """Executes a statement with parameters within the database's deadline and returns its rows."""
@@ -36,6 +39,11 @@ class Operation:
     """Something asked of the frontier, and the future that is answered after the commit."""
 
     answer: asyncio.Future[Any]
+
+    @property
+    def pages(self) -> Collection[int]:
+        """Ids of the pages whose leases it names."""
+        return ()
 
 
 @dataclass(slots=True, eq=False)
@@ -51,21 +59,37 @@ class Finish(Operation):
     links: Sequence[Link]
     host_closed_until_ms: int | None
 
+    @property
+    def pages(self) -> Collection[int]:
+        return (self.lease.page_id,)
+
 
 @dataclass(slots=True, eq=False)
 class Defer(Operation):
     lease: Lease
     deferral: Deferral
 
+    @property
+    def pages(self) -> Collection[int]:
+        return (self.lease.page_id,)
+
 
 @dataclass(slots=True, eq=False)
 class Release(Operation):
     leases: Sequence[Lease]
 
+    @property
+    def pages(self) -> Collection[int]:
+        return {lease.page_id for lease in self.leases}
+
 
 @dataclass(slots=True, eq=False)
 class Renew(Operation):
     leases: Sequence[Lease]
+
+    @property
+    def pages(self) -> Collection[int]:
+        return {lease.page_id for lease in self.leases}
 
 
 @dataclass(slots=True)
@@ -89,7 +113,10 @@ class Terms:
 
 
 async def flush(run: Run, operations: Sequence[Operation], terms: Terms) -> Flushed:
-    """Run one transaction. Raises whatever ``run`` raises, and ``FrontierOwnedError`` when another epoch has begun."""
+    """Run one transaction. Raises whatever ``run`` raises, and ``FrontierOwnedError`` when another epoch has begun.
+
+    Each page is named by one of the operations at most: statements tell by the page whether its lease was kept.
+    """
     await run("begin", {})
     ((epoch,),) = await run("epoch", {})
     if epoch != terms.epoch:
@@ -127,11 +154,18 @@ async def _finish(
     results = [_result(op.lease.page_id, op.result) for op in won]
     await run("record", {"results": as_json(results), "now": terms.now_ms})
     await _close(run, [(op.lease, op.host_closed_until_ms) for op in won])
-    links = [
-        [*url_hash(link.url), link.url, link.host_id, link.depth, op.lease.page_id] for op in won for link in op.links
-    ]
-    if links:
-        stocked.update(host_id for (host_id,) in await run("add_pages", {"pages": as_json(links)}))
+    links: list[list[Any]] = []
+    outside: list[list[Any]] = []
+    for op in won:
+        for link in op.links:
+            target, where = (outside, link.authority) if link.host_id is None else (links, link.host_id)
+            target.append([*url_hash(link.url), link.url, where, link.depth, op.lease.page_id])
+    for part in _parts(links):
+        stocked.update(host_id for (host_id,) in await run("add_pages", {"pages": as_json(part)}))
+    if outside:
+        await run("add_hosts", {"authorities": as_json(list({where for _, _, _, where, _, _ in outside}))})
+    for part in _parts(outside):
+        await run("leave_out", {"pages": as_json(part)})
 
 
 async def _defer(run: Run, defers: Sequence[Defer], terms: Terms, answers: list[tuple[Operation, Any]]) -> None:
@@ -160,7 +194,7 @@ async def _release(
     rows = await run("release", {"epoch": terms.epoch, "leases": as_json(leases)}) if leases else ()
     released = {page_id for page_id, _ in rows}
     stocked.update(host_id for _, host_id in rows)
-    answers += [(op, sum(lease.page_id in released for lease in op.leases)) for op in releases]
+    answers += [(op, len(released.intersection(op.pages))) for op in releases]
 
 
 async def _renew(run: Run, renewals: Sequence[Renew], terms: Terms, answers: list[tuple[Operation, Any]]) -> None:
@@ -173,7 +207,7 @@ async def _renew(run: Run, renewals: Sequence[Renew], terms: Terms, answers: lis
     }
     rows = await run("renew", parameters) if leases else ()
     kept = {page_id for (page_id,) in rows}
-    answers += [(op, frozenset(lease.page_id for lease in op.leases) & kept) for op in renewals]
+    answers += [(op, frozenset(kept.intersection(op.pages))) for op in renewals]
 
 
 async def _claim(
@@ -204,6 +238,12 @@ async def _claim(
             given[lease.host_id] += 1
         drained.update(host_id for host_id, slots in claim.wants.items() if given[host_id] < slots)
     return leases, len(expired)
+
+
+def _parts(rows: Sequence[list[Any]]) -> Iterator[Sequence[list[Any]]]:
+    """Rows in statements of bounded size: however many links a page has, none comes near the deadline."""
+    for start in range(0, len(rows), ROWS_PER_STATEMENT):
+        yield rows[start : start + ROWS_PER_STATEMENT]
 
 
 def as_json(value: object) -> str:

@@ -31,6 +31,12 @@ class FrontierBrokenError(FrontierError):
     """The database failed, timed out, or its file was taken away."""
 
 
+class FrontierFullError(FrontierError):
+    """The volume is full, or so nearly that claiming more would fill it."""
+
+    exit_code = ExitCode.OUT_OF_DISK
+
+
 class FrontierOwnedError(FrontierError):
     """Another process owns this frontier, or has taken it over."""
 
@@ -74,10 +80,11 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A page to be added if it is not known yet."""
+    """A page to be added if it is not known yet; ``host_id`` is ``None`` where the spec does not cover it."""
 
     url: str
-    host_id: int
+    authority: str
+    host_id: int | None
     depth: int
 
 
@@ -108,13 +115,18 @@ class Deferral:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Counts of one transaction. ``reclaimable`` pages are pending and already counted against the page limit."""
+    """Counts of one transaction.
+
+    ``excluded`` pages are known but outside of the spec, ``counted`` ones were claimed at least once (which is what the
+    page limit limits), ``reclaimable`` ones are counted and pending again.
+    """
 
     pending: int
     leased: int
     deferred: int
     done: int
     quarantined: int
+    excluded: int
     counted: int
     reclaimable: int
     failed: int

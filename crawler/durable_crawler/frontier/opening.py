@@ -6,11 +6,13 @@ ends in one sentence. A file that is not ours is recognised by its header, befor
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import hashlib
 import json
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,11 +21,12 @@ from durable_crawler.frontier.model import (
     QUARANTINE_AFTER,
     FrontierBrokenError,
     FrontierError,
+    FrontierFullError,
     FrontierOwnedError,
     FrontierUnusableError,
     Host,
 )
-from durable_crawler.frontier.statements import SCHEMA, SCHEMA_VERSION, STATEMENTS
+from durable_crawler.frontier.statements import MIGRATIONS, SCHEMA_VERSION, STATEMENTS
 from durable_crawler.urls import url_hash
 
 APPLICATION_ID = 0x44435246  # "DCRF", in the header of the file (SQLite file format, offset 68)
@@ -32,7 +35,10 @@ CANONICALISATION = 1
 """Version of the rules of ``urls.canonical``; URLs of another version would not be recognised as the same."""
 
 # No backoff is longer: a due time beyond it was stored under a clock that was ahead.
-LONGEST_WAIT_MS = 60 * 60 * 1000
+LONGEST_WAIT_MS = 60 * 1000
+
+WAL_KEPT_BYTES = 64 * 1024 * 1024
+"""What a checkpoint leaves of the WAL's file; it is reused, and only a long reader makes it larger."""
 
 _HEADER_BYTES = 100
 _MAGIC = b"SQLite format 3\0"
@@ -61,6 +67,11 @@ class Admission:
         """The approved authorities, each once."""
         return list(dict.fromkeys(authority for _, authority in self.seeds))
 
+    @property
+    def digest(self) -> str:
+        """Changes exactly when other pages may belong to the crawl."""
+        return hashlib.sha256(as_json([sorted(self.authorities), self.max_depth]).encode()).hexdigest()
+
 
 def lock(path: Path) -> int:
     """Take the frontier for this process's life (law L14); returns the lock's file descriptor.
@@ -87,9 +98,11 @@ def prepare(path: Path, admission: Admission, now_ms: int) -> Opened:
     with _one_sentence(path):
         if not path.exists() or path.stat().st_size == 0:
             _create(path, now_ms)
-        _check_version(path)
+        _refuse_newer(path, _version_in_header(path))
         connection = connect(path)
         try:
+            _migrate(connection, path)
+            _check(connection, path)
             return _admit(connection, path, admission, now_ms)
         finally:
             connection.close()
@@ -100,7 +113,9 @@ def connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=1.5, isolation_level=None, check_same_thread=False)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
-    connection.execute("PRAGMA foreign_keys = ON")
+    # Checkpoints are the flusher's business: one inside a commit would count against that commit's deadline.
+    connection.execute("PRAGMA wal_autocheckpoint = 0")
+    connection.execute(f"PRAGMA journal_size_limit = {WAL_KEPT_BYTES}")
     return connection
 
 
@@ -109,7 +124,9 @@ def explain(path: Path, error: sqlite3.Error | OSError) -> FrontierError:
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-        return FrontierUnusableError(f"{path}: the frontier is damaged ({text}); restore it from a copy or begin anew")
+        return damaged(path, text)
+    if code == sqlite3.SQLITE_FULL or (isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)):
+        return FrontierFullError(f"{path}: the volume is full; enlarge it and run again, nothing committed is lost")
     return FrontierBrokenError(f"{path}: the database failed ({text})")
 
 
@@ -129,12 +146,21 @@ def refuse_foreign(path: Path) -> None:
         raise FrontierUnusableError(f"{path}: is not a frontier of durable-crawler; name another file with --db")
 
 
-def _check_version(path: Path) -> None:
+def damaged(path: Path, what: str) -> FrontierUnusableError:
+    """The one sentence for a file that cannot be trusted."""
+    what = " ".join(what.split())  # SQLite's verdicts have several lines, an error of ours has one
+    return FrontierUnusableError(f"{path}: the frontier is damaged ({what}); restore it from a copy or begin anew")
+
+
+def _version_in_header(path: Path) -> int:
     with path.open("rb") as file:
-        version = int.from_bytes(file.read(_HEADER_BYTES)[60:64])
-    if version != SCHEMA_VERSION:
+        return int.from_bytes(file.read(_HEADER_BYTES)[60:64])
+
+
+def _refuse_newer(path: Path, version: int) -> None:
+    if version > SCHEMA_VERSION:
         raise FrontierUnusableError(
-            f"{path}: has schema version {version}, this program reads {SCHEMA_VERSION}; use the version that made it"
+            f"{path}: has schema version {version}, this program reads up to {SCHEMA_VERSION}; use a newer program"
         )
 
 
@@ -146,11 +172,9 @@ def _create(path: Path, now_ms: int) -> None:
     os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     connection = sqlite3.connect(draft, isolation_level=None)
     try:
-        connection.executescript(
-            f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION}; BEGIN; {SCHEMA}"
-        )
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        _migrate(connection, draft)
         connection.execute(STATEMENTS["create"], {"canonicalisation": CANONICALISATION, "now": now_ms})
-        connection.execute("COMMIT")
         connection.execute("PRAGMA journal_mode = WAL")
     finally:
         connection.close()
@@ -162,39 +186,57 @@ def _create(path: Path, now_ms: int) -> None:
         os.close(directory)
 
 
+def _migrate(connection: sqlite3.Connection, path: Path) -> None:
+    """Bring the schema up to date, each version in one transaction; killed in between, it goes on where it was."""
+    # The header may lag behind the WAL, hence asked again.
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    _refuse_newer(path, version)
+    for number, script in enumerate(MIGRATIONS[version:], start=version + 1):
+        connection.executescript(f"BEGIN IMMEDIATE; {script} PRAGMA user_version = {number}; COMMIT;")
+
+
+def _check(connection: sqlite3.Connection, path: Path) -> None:
+    """After an unclean end, look at the whole file before anything is built on it."""
+    _, _, clean = connection.execute(STATEMENTS["identity"]).fetchone()
+    if not clean:
+        (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        if verdict != "ok":
+            raise damaged(path, verdict)
+
+
 def _admit(connection: sqlite3.Connection, path: Path, admission: Admission, now_ms: int) -> Opened:
     run = connection.execute
+    run("PRAGMA foreign_keys = ON")  # only now: a migration makes tables anew
     run(STATEMENTS["begin"])
-    canonicalisation, _ = run(STATEMENTS["identity"]).fetchone()
+    canonicalisation, spec, _ = run(STATEMENTS["identity"]).fetchone()
     if canonicalisation != CANONICALISATION:
         raise FrontierUnusableError(
             f"{path}: its URLs follow canonicalisation {canonicalisation}, this program's {CANONICALISATION}; "
             "use the version that made it"
         )
-    (epoch,) = run(STATEMENTS["new_epoch"]).fetchone()
+    (epoch,) = run(STATEMENTS["new_epoch"], {"spec": admission.digest}).fetchone()
     recovered = len(run(STATEMENTS["recover"], {"limit": QUARANTINE_AFTER}).fetchall())
     run(STATEMENTS["clamp_due"], {"latest": now_ms + LONGEST_WAIT_MS})
     run(STATEMENTS["clamp_closed"], {"latest": now_ms + LONGEST_WAIT_MS})
-    authorities = as_json(admission.authorities)
-    run(STATEMENTS["add_hosts"], {"authorities": authorities})
-    rows = run(STATEMENTS["hosts"], {"authorities": authorities}).fetchall()
-    hosts = {authority: Host(host_id, authority, closed) for host_id, authority, closed, _ in rows}
-    outside = run(STATEMENTS["outside"], {"max_depth": admission.max_depth, "authorities": authorities}).fetchall()
-    pages = as_json([page for (page,) in outside])
-    run(STATEMENTS["close_outside"], {"pages": pages})
-    run(STATEMENTS["record_outside"], {"pages": pages, "now": now_ms})
+    covered = {"authorities": as_json(admission.authorities), "max_depth": admission.max_depth}
+    run(STATEMENTS["add_hosts"], covered)
+    hosts = {host.authority: host for host, _ in _hosts(connection, covered)}
     seeds = [[*url_hash(url), url, hosts[authority].id, 0, None] for url, authority in admission.seeds]
-    added = run(STATEMENTS["add_pages"], {"pages": as_json(seeds)}).fetchall()
+    run(STATEMENTS["add_pages"], {"pages": as_json(seeds)})
+    if spec != admission.digest:
+        run(STATEMENTS["exclude"], covered)
+        run(STATEMENTS["readmit"], covered)
+    stocked = frozenset(host.id for host, stocked in _hosts(connection, covered) if stocked)
     run(STATEMENTS["commit"])
     status = path.stat()
-    return Opened(
-        epoch=epoch,
-        hosts=tuple(hosts.values()),
-        # Read before pages outside the spec were closed: at worst generous, and the first claim corrects it.
-        stocked=frozenset(host_id for host_id, *_, stocked in rows if stocked) | {host_id for (host_id,) in added},
-        recovered=recovered,
-        inode=(status.st_dev, status.st_ino),
-    )
+    inode = (status.st_dev, status.st_ino)
+    return Opened(epoch=epoch, hosts=tuple(hosts.values()), stocked=stocked, recovered=recovered, inode=inode)
+
+
+def _hosts(connection: sqlite3.Connection, covered: Mapping[str, object]) -> list[tuple[Host, bool]]:
+    """The approved hosts, each with whether it has pending pages."""
+    rows = connection.execute(STATEMENTS["hosts"], covered)
+    return [(Host(host_id, authority, closed), bool(stocked)) for host_id, authority, closed, stocked in rows]
 
 
 def as_json(value: Sequence[object]) -> str:

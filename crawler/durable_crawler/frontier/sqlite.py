@@ -8,6 +8,7 @@ that is one transaction for dozens of pages, and without load nobody waits for a
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import sqlite3
 from collections import deque
@@ -24,6 +25,7 @@ from durable_crawler.frontier.model import (
     Deferral,
     FrontierBrokenError,
     FrontierError,
+    FrontierFullError,
     Host,
     Lease,
     Link,
@@ -37,8 +39,22 @@ from durable_crawler.frontier.statements import STATEMENTS
 DEADLINE_SECONDS = 2.0
 """For each statement, waiting for a lock included (law L13)."""
 
+DEADLINE_PARTS = 8
+"""A deadline passes in so many parts: a process that was stopped meanwhile has missed one, the database none."""
+
 LEASE_MS = 120_000
 """How long a claim lasts without a renewal (law L5)."""
+
+CHECKPOINT_SECONDS = 30.0
+CHECKPOINT_BYTES = 8 * 1024 * 1024
+CHECKPOINT_DEADLINE_SECONDS = 60.0
+"""A checkpoint is due after this time or this much WAL. It may take long after a long reader; flushes wait for it, and
+that is back-pressure."""
+
+RESERVE_MIN_BYTES = 8 * 1024 * 1024
+RESERVE_MAX_BYTES = 64 * 1024 * 1024
+RESERVE_SHARE = 0.05
+"""Free space below which nothing is claimed: this share of the volume, within these bounds. What is in flight fits."""
 
 MAX_LINKS_PER_FLUSH = 20_000
 """Links that one transaction takes on; more pages wait for the next, which is back-pressure, not a failure."""
@@ -67,10 +83,12 @@ class SqliteFrontier:
         self._queued = asyncio.Event()
         self._failure: FrontierError | None = None
         self._closing = False
-        self._snapshot = Snapshot(0, 0, 0, 0, 0, 0, 0, 0, 0, None)
+        self._snapshot = Snapshot(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, None)
         self._stocked = set(opened.stocked)
         self._hosts = {host.id: host for host in opened.hosts}
         self._flusher: asyncio.Task[None] | None = None
+        self._checkpointed = clock.monotonic()
+        self._looked_at_disk = -math.inf  # the first claim looks: a restart on a full volume must not begin to fill it
         self.on_flush: Callable[[float, int], None] = lambda seconds, operations: None
         """Told the duration and the size of every flush that committed."""
 
@@ -160,7 +178,8 @@ class SqliteFrontier:
             if self._flusher is not None:
                 await asyncio.gather(self._flusher, return_exceptions=True)
             if self._failure is None:
-                await self._run("checkpoint", {})
+                await self._run("closed", {"epoch": self._opened.epoch})
+                await self._run("last_checkpoint", {}, CHECKPOINT_DEADLINE_SECONDS)
         finally:
             await self._database.close()
             os.close(self._lock)
@@ -195,12 +214,24 @@ class SqliteFrontier:
             self._fail(failure, operations)
 
     def _take(self) -> list[group.Operation]:
+        """The operations of the next flush.
+
+        In the order in which they were asked for, except that nothing waits for pages with many links but such pages:
+        free workers would stand still for as long as those take. Nothing overtakes an operation on its own page.
+        """
         taken: list[group.Operation] = []
+        waiting: deque[group.Operation] = deque()
+        pages: set[int] = set()
         links = 0
-        while self._queue and links <= MAX_LINKS_PER_FLUSH:
-            operation = self._queue.popleft()
-            links += len(operation.links) if isinstance(operation, group.Finish) else 0
-            taken.append(operation)
+        for operation in self._queue:
+            found = len(operation.links) if isinstance(operation, group.Finish) else 0
+            if pages.isdisjoint(operation.pages) and (not found or links <= MAX_LINKS_PER_FLUSH):
+                links += found
+                taken.append(operation)
+            else:
+                waiting.append(operation)
+            pages.update(operation.pages)
+        self._queue = waiting
         if not self._queue and not self._closing:
             self._queued.clear()
         return taken
@@ -208,6 +239,9 @@ class SqliteFrontier:
     async def _flush(self, operations: Sequence[group.Operation]) -> None:
         started = self._clock.monotonic()
         self._notice_lost_file()
+        operations = self._without_claims_on_a_full_volume(operations)
+        if not operations:
+            return
         terms = group.Terms(self._opened.epoch, self._clock.wall_ms(), LEASE_MS, self._max_pages)
         flushed = await group.flush(self._run, operations, terms)
         self._snapshot = flushed.snapshot
@@ -218,18 +252,57 @@ class SqliteFrontier:
             if not operation.answer.done():  # a worker that was cancelled does not wait any more
                 operation.answer.set_result(answer)
         self.on_flush(self._clock.monotonic() - started, len(operations))
+        await self._checkpoint()
 
-    async def _run(self, name: str, parameters: Mapping[str, Any]) -> Sequence[group.Row]:
+    async def _checkpoint(self) -> None:
+        """Move the WAL into the database from time to time; a reader in the way makes it wait, never grow silently."""
+        age = self._clock.monotonic() - self._checkpointed
+        if age < 1.0:
+            return
         try:
-            async with asyncio.timeout(DEADLINE_SECONDS):
-                rows = await self._database.execute_fetchall(STATEMENTS[name], dict(parameters))
-                return [tuple(row) for row in rows]
-        except TimeoutError:
+            size = os.stat(f"{self._path}-wal").st_size  # noqa: PTH116 - as below
+        except FileNotFoundError:
+            return
+        if age >= CHECKPOINT_SECONDS or size >= CHECKPOINT_BYTES:
+            await self._run("checkpoint", {}, CHECKPOINT_DEADLINE_SECONDS)
+            self._checkpointed = self._clock.monotonic()
+
+    def _without_claims_on_a_full_volume(self, operations: Sequence[group.Operation]) -> Sequence[group.Operation]:
+        """Refuse claims under the watermark, so that what is in flight can still be finished."""
+        now = self._clock.monotonic()
+        claims = [operation for operation in operations if isinstance(operation, group.Claim)]
+        if not claims or now - self._looked_at_disk < 1.0:
+            return operations
+        self._looked_at_disk = now
+        volume = os.statvfs(self._path.parent)
+        free, total = volume.f_bavail * volume.f_frsize, volume.f_blocks * volume.f_frsize
+        reserve = max(RESERVE_MIN_BYTES, min(RESERVE_MAX_BYTES, round(total * RESERVE_SHARE)))
+        if free >= reserve:
+            return operations
+        self._looked_at_disk = -math.inf  # the next claim looks again
+        for claim in claims:
+            if not claim.answer.done():
+                claim.answer.set_exception(
+                    FrontierFullError(
+                        f"{self._path}: the volume has {free >> 20} MiB left of {total >> 20}; "
+                        "enlarge it and run again, nothing committed is lost"
+                    )
+                )
+        return [operation for operation in operations if not isinstance(operation, group.Claim)]
+
+    async def _run(
+        self, name: str, parameters: Mapping[str, Any], deadline: float = DEADLINE_SECONDS
+    ) -> Sequence[group.Row]:
+        query = asyncio.ensure_future(self._database.execute_fetchall(STATEMENTS[name], dict(parameters)))
+        try:
+            for _ in range(DEADLINE_PARTS):
+                await asyncio.wait((query,), timeout=deadline / DEADLINE_PARTS)
+                if query.done():
+                    return [tuple(row) for row in query.result()]
             # Cancelling the await alone would let the statement run on. What it did is unknown: the run ends.
+            query.cancel()
             await self._database.interrupt()
-            raise FrontierBrokenError(
-                f"{self._path}: the database did not answer within {DEADLINE_SECONDS:g} s ({name})"
-            ) from None
+            raise FrontierBrokenError(f"{self._path}: the database did not answer within {deadline:g} s ({name})")
         except (sqlite3.Error, ValueError) as error:
             if isinstance(error, sqlite3.Error):
                 raise opening.explain(self._path, error) from error

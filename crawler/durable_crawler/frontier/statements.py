@@ -23,6 +23,15 @@ def _resource(name: str) -> str:
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
-SCHEMA: Final = _resource("schema.sql")
-SCHEMA_VERSION: Final = 1
+def _migrations() -> tuple[str, ...]:
+    folder = files(__package__).joinpath("migrations")
+    names = sorted(item.name for item in folder.iterdir() if item.name.endswith(".sql"))
+    assert [int(name[:4]) for name in names] == list(range(1, len(names) + 1)), "migrations are numbered from 1"
+    return tuple(folder.joinpath(name).read_text(encoding="utf-8") for name in names)
+
+
+MIGRATIONS: Final = _migrations()
+"""The script that leads to each schema version, from 1; forward only. A new frontier runs them all."""
+
+SCHEMA_VERSION: Final = len(MIGRATIONS)
 STATEMENTS: Final = _load(_resource("statements.sql"))

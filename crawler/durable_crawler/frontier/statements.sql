@@ -15,13 +15,17 @@ ROLLBACK;
 SELECT epoch FROM meta;
 
 -- name: new_epoch
-UPDATE meta SET epoch = epoch + 1 RETURNING epoch;
+UPDATE meta SET epoch = epoch + 1, clean = 0, spec = :spec RETURNING epoch;
 
 -- name: identity
-SELECT canonicalisation, epoch FROM meta;
+SELECT canonicalisation, spec, clean FROM meta;
 
 -- name: create
-INSERT INTO meta (one, canonicalisation, created_ms, epoch) VALUES (1, :canonicalisation, :now, 0);
+INSERT INTO meta (one, canonicalisation, created_ms, epoch, clean) VALUES (1, :canonicalisation, :now, 0, 1);
+
+-- name: closed
+-- The last write of an orderly end; until then the frontier counts as killed.
+UPDATE meta SET clean = 1 WHERE epoch = :epoch;
 
 -- name: recover
 -- At a start, nobody holds a lease: they all belong to older epochs, whose processes can write nothing any more.
@@ -49,26 +53,44 @@ SELECT id, authority, closed_until_ms,
   FROM hosts
  WHERE authority IN (SELECT value FROM json_each(:authorities));
 
--- name: outside
--- What an edited spec no longer covers: a host that no seed approves, a depth that is not allowed any more.
-SELECT id FROM pages
+-- name: exclude
+-- What an edited spec no longer covers: a host that no seed approves, a depth that is not allowed any more. It is kept,
+-- and the next edit may take it back in.
+UPDATE pages SET state = 'excluded', due_ms = NULL
  WHERE state IN ('pending', 'deferred')
    AND (depth > :max_depth OR host_id NOT IN (SELECT id FROM hosts
                                                WHERE authority IN (SELECT value FROM json_each(:authorities))));
 
--- name: close_outside
-UPDATE pages SET state = 'done', due_ms = NULL WHERE id IN (SELECT value FROM json_each(:pages));
-
--- name: record_outside
-INSERT INTO results (page_id, outcome, failed, finished_ms)
-SELECT value, 'out_of_scope', 0, :now FROM json_each(:pages);
+-- name: readmit
+-- What an edited spec covers again, or for the first time.
+UPDATE pages SET state = 'pending'
+ WHERE state = 'excluded' AND depth <= :max_depth
+   AND host_id IN (SELECT id FROM hosts WHERE authority IN (SELECT value FROM json_each(:authorities)));
 
 -- name: add_pages
--- [hash_high, hash_low, url, host_id, depth, found_on]. What is known already is left as it is.
-INSERT INTO pages (hash_high, hash_low, url, host_id, depth, found_on)
-SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5 FROM json_each(:pages) WHERE true
-ON CONFLICT (hash_high, hash_low) DO NOTHING
+-- [hash_high, hash_low, url, host_id, depth, found_on], all of them covered by the spec. What is known is left as it is,
+-- except that a shorter way may be found to a page that is not done, or to one that was too deep.
+INSERT INTO pages (hash_high, hash_low, url, host_id, depth, found_on, state)
+SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, 'pending'
+  FROM json_each(:pages) WHERE true
+ON CONFLICT (hash_high, hash_low) DO UPDATE
+   SET url = excluded.url,
+       depth = min(pages.depth, excluded.depth),
+       state = CASE pages.state WHEN 'excluded' THEN 'pending' ELSE pages.state END
+ WHERE pages.url <> excluded.url
+    OR pages.state = 'excluded'
+    OR (pages.state <> 'done' AND excluded.depth < pages.depth)
 RETURNING host_id;
+
+-- name: leave_out
+-- [hash_high, hash_low, url, authority, depth, found_on]: links that the spec does not cover, kept for when it does.
+INSERT INTO pages (hash_high, hash_low, url, host_id, depth, found_on, state)
+SELECT value ->> 0, value ->> 1, value ->> 2, hosts.id, value ->> 4, value ->> 5, 'excluded'
+  FROM json_each(:pages) JOIN hosts ON hosts.authority = value ->> 3 WHERE true
+ON CONFLICT (hash_high, hash_low) DO UPDATE
+   SET url = excluded.url, depth = min(pages.depth, excluded.depth)
+ WHERE pages.url <> excluded.url
+    OR (pages.state = 'excluded' AND excluded.depth < pages.depth);
 
 -- name: finish
 -- [id, token]. Names page, state, epoch, token and a lease that has not run out: what is not returned was lost.
@@ -134,21 +156,43 @@ UPDATE pages SET state = 'pending', due_ms = NULL WHERE state = 'deferred' AND d
 
 -- name: claim
 -- [host_id, slots]. Walks the pending pages of each host in the order of their discovery, as many as it has slots, and
--- takes :limit in all; a page that was never claimed costs one of :budget.
-WITH RECURSIVE picked (host_id, slots, id) AS (
-  SELECT value ->> 0, value ->> 1,
-         (SELECT min(id) FROM pages WHERE host_id = value ->> 0 AND state = 'pending')
-    FROM json_each(:wants)
+-- takes :limit in all; a page that was never claimed costs one of :budget. Those that were claimed before are walked by
+-- themselves and go first: new pages that the budget does not allow must not stand in their way.
+WITH RECURSIVE wanted (host_id, slots) AS (
+  SELECT value ->> 0, value ->> 1 FROM json_each(:wants) WHERE value ->> 1 > 0
+),
+again (host_id, slots, id) AS (
+  SELECT host_id, slots,
+         (SELECT min(id) FROM pages WHERE host_id = wanted.host_id AND state = 'pending' AND counted = 1)
+    FROM wanted
   UNION ALL
   SELECT host_id, slots - 1,
-         (SELECT min(id) FROM pages WHERE host_id = picked.host_id AND state = 'pending' AND id > picked.id)
-    FROM picked
+         (SELECT min(id) FROM pages
+           WHERE host_id = again.host_id AND state = 'pending' AND counted = 1 AND id > again.id)
+    FROM again
    WHERE slots > 1 AND id IS NOT NULL
+),
+any_pending (host_id, slots, id) AS (
+  SELECT host_id, slots, (SELECT min(id) FROM pages WHERE host_id = wanted.host_id AND state = 'pending')
+    FROM wanted
+  UNION ALL
+  SELECT host_id, slots - 1,
+         (SELECT min(id) FROM pages WHERE host_id = any_pending.host_id AND state = 'pending' AND id > any_pending.id)
+    FROM any_pending
+   WHERE slots > 1 AND id IS NOT NULL
+),
+picked (id, counted, slots, place) AS (
+  SELECT pages.id, pages.counted, wanted.slots,
+         row_number() OVER (PARTITION BY pages.host_id ORDER BY pages.counted DESC, pages.id)
+    FROM (SELECT id FROM again UNION SELECT id FROM any_pending) AS walked
+    JOIN pages ON pages.id = walked.id
+    JOIN wanted ON wanted.host_id = pages.host_id
 ),
 affordable (id) AS (
   SELECT id FROM (
-    SELECT pages.id, counted, sum(1 - counted) OVER (ORDER BY counted DESC, pages.id) AS cost
-      FROM picked JOIN pages ON pages.id = picked.id
+    SELECT id, counted, sum(1 - counted) OVER (ORDER BY counted DESC, id) AS cost
+      FROM picked
+     WHERE place <= slots
   )
   WHERE counted = 1 OR cost <= :budget
   LIMIT :limit
@@ -160,7 +204,7 @@ UPDATE pages
 RETURNING id, token, url, host_id, depth, attempts, retries;
 
 -- name: snapshot
-SELECT pending, leased, deferred, done, quarantined, counted, reclaimable, failed, bytes,
+SELECT pending, leased, deferred, done, quarantined, excluded, counted, reclaimable, failed, bytes,
        (SELECT min(due_ms) FROM pages WHERE state = 'deferred') AS next_due_ms
   FROM counters;
 
@@ -176,6 +220,10 @@ SELECT pages.url, results.outcome, results.status, results.final_url, results.ho
 SELECT EXISTS (SELECT 1 FROM results WHERE outcome = 'ok' OR (outcome = 'not_html')) AS any;
 
 -- name: checkpoint
+-- Without waiting for readers: what they still need is checkpointed the next time.
+PRAGMA wal_checkpoint(PASSIVE);
+
+-- name: last_checkpoint
 PRAGMA wal_checkpoint(TRUNCATE);
 
 -- name: outcomes
@@ -196,6 +244,7 @@ UNION SELECT 'counters differ from the rows'
           OR deferred    <> (SELECT count(*) FROM pages WHERE state = 'deferred')
           OR done        <> (SELECT count(*) FROM pages WHERE state = 'done')
           OR quarantined <> (SELECT count(*) FROM pages WHERE state = 'quarantined')
+          OR excluded    <> (SELECT count(*) FROM pages WHERE state = 'excluded')
           OR counted     <> (SELECT count(*) FROM pages WHERE counted)
           OR reclaimable <> (SELECT count(*) FROM pages WHERE counted AND state = 'pending')
           OR failed      <> (SELECT count(*) FROM results WHERE failed)

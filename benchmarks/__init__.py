@@ -1,0 +1,1 @@
+"""Reproducible measurements: one command each, raw results kept. They decide no test."""
