@@ -41,7 +41,7 @@ def load(path: Path) -> CrawlJobFile:
     if len(raw) > FILE_MAX_BYTES:
         raise InvalidInputError([Problem(str(path), f"is larger than {FILE_MAX_BYTES} bytes")])
     try:
-        documents = [d for d in yaml.safe_load_all(raw.decode()) if d is not None]
+        documents = [d for d in yaml.load_all(raw.decode(), _Loader) if d is not None]
     except UnicodeDecodeError:
         raise InvalidInputError([Problem(str(path), "is not UTF-8 text")]) from None
     except (yaml.YAMLError, RecursionError) as error:
@@ -73,6 +73,21 @@ def render(name: str, spec: CrawlJobSpec) -> str:
     return yaml.safe_dump(body, sort_keys=True, allow_unicode=True)
 
 
+class _Loader(yaml.SafeLoader):
+    """Refuses a key that stands twice, as the API server does: YAML itself would keep the last one."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
+                if key.value in seen:
+                    problem = f"the key {key.value!r} stands twice"
+                    raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
+                seen.add(key.value)
+        found: dict[Any, Any] = super().construct_mapping(node, deep=deep)
+        return found
+
+
 def _from_document(document: Any, source: str) -> CrawlJobFile:
     if not isinstance(document, Mapping):
         raise InvalidInputError([Problem(source, "must be a mapping with apiVersion, kind, metadata and spec")])
@@ -102,5 +117,7 @@ def _not_json(value: object) -> object:
 
 def _yaml_reason(error: Exception) -> str:
     mark = getattr(error, "problem_mark", None)
-    reason = getattr(error, "problem", None) or "too deeply nested"
+    if isinstance(error, RecursionError):
+        return "too deeply nested"
+    reason = getattr(error, "problem", None) or str(error).splitlines()[0]
     return f"{reason} (line {mark.line + 1}, column {mark.column + 1})" if mark else str(reason)

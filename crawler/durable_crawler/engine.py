@@ -8,17 +8,20 @@ composes the parts and is the only caller.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Protocol
 
 from crawljob.spec import CrawlJobSpec
+from durable_crawler.background import Background
 from durable_crawler.board import Board
 from durable_crawler.clock import Clock
 from durable_crawler.frontier import Deferral, Frontier, FrontierFullError, Lease, Link, Result, Verdict
 from durable_crawler.frontier.model import QUARANTINE_AFTER
 from durable_crawler.heartbeat import Heartbeat
-from durable_crawler.outcomes import Fetched, PageRecord, Stage
+from durable_crawler.hostile import objection
+from durable_crawler.outcomes import Fetched, Outcome, PageRecord, Stage
 from durable_crawler.parse import Parsed, parse
 from durable_crawler.settle import Done, RetryLater, settle
 from durable_crawler.stop import Stop
@@ -29,6 +32,12 @@ DRAIN_SECONDS = 10.0
 
 BIG_BODY_BYTES = 256 * 1024
 """Bodies above are parsed in a thread: they would hold up the event loop, and a thread hop costs little beside them."""
+
+PARSERS = 2
+"""Large pages that are parsed at once; more would only take turns on the interpreter's lock."""
+
+TRUST_MARGIN_SECONDS = 10.0
+"""So long before it runs out a lease is not trusted any more (law L5): its page's work is thrown away unasked."""
 
 RECHECK_SECONDS = 5.0
 """How often leases that nobody works on any more (lost ones) are looked at until they expire."""
@@ -67,6 +76,8 @@ class _Job:
     """A page that is being worked on."""
 
     lease: Lease
+    trusted_until: float
+    """Monotonic seconds, moved on by each renewal."""
     task: asyncio.Task[None] | None = None
     lost: bool = False
     stages: list[Stage] = field(default_factory=list)
@@ -101,6 +112,7 @@ class Engine:
             if host.closed_until_ms > now_ms
         }
         self._board = Board(spec.fetch.per_host, closed)
+        self._background = Background(PARSERS, "parser")
         self._jobs: dict[int, _Job] = {}
         self._wake = asyncio.Event()
         self._suspects = False
@@ -112,7 +124,13 @@ class Engine:
 
         Raises ``FrontierError`` when the frontier cannot go on, and whatever a bug raises.
         """
-        heartbeat = Heartbeat(self._frontier, lambda: [job.lease for job in self._jobs.values()], self._lose)
+        heartbeat = Heartbeat(
+            self._frontier,
+            lambda: [job.lease for job in self._jobs.values()],
+            self._lose,
+            renewed=self._renewed,
+            clock=self._clock,
+        )
         beating = asyncio.create_task(heartbeat.run(), name="heartbeat")
         beating.add_done_callback(self._noticed)
         stopping = asyncio.create_task(self._wake_on(stop.requested), name="stop watch")
@@ -156,6 +174,7 @@ class Engine:
         due = snapshot.next_due_ms is not None and snapshot.next_due_ms <= self._clock.wall_ms()
         if not (wants or due or snapshot.leased > len(self._jobs)):
             return
+        asked = self._clock.monotonic()
         claimed = await self._frontier.claim(wants, free)
         if claimed.expired:
             self._observer.leases(expired=claimed.expired)
@@ -169,7 +188,7 @@ class Engine:
         late = []
         for lease in claimed.leases:
             if self._board.is_open(lease.host_id, now):
-                self._start(lease)
+                self._start(lease, asked)
             else:  # its host asked to be left alone while the claim was under way
                 late.append(lease)
         if late:
@@ -224,8 +243,8 @@ class Engine:
         await event.wait()
         self._wake.set()
 
-    def _start(self, lease: Lease) -> None:
-        job = _Job(lease)
+    def _start(self, lease: Lease, claimed: float) -> None:
+        job = _Job(lease, self._trusted_until(claimed))
         self._jobs[lease.page_id] = job
         self._board.took(lease.host_id)
         self._observer.working(len(self._jobs))
@@ -252,6 +271,16 @@ class Engine:
             self._failure = self._failure or task.exception()
             self._wake.set()
 
+    def _trusted_until(self, asked: float) -> float:
+        """When to stop trusting a lease that was asked for then; it began no earlier."""
+        length = self._frontier.lease_ms / 1000
+        return asked + length - min(TRUST_MARGIN_SECONDS, length / 4)
+
+    def _renewed(self, pages: Collection[int], asked: float) -> None:
+        for page in pages:
+            if page in self._jobs:
+                self._jobs[page].trusted_until = self._trusted_until(asked)
+
     def _lose(self, lease: Lease) -> None:
         job = self._jobs[lease.page_id]
         job.lost = True
@@ -263,17 +292,20 @@ class Engine:
         try:
             fetched = await self._fetch(job)
             parsed = await self._parse(job, fetched)
+            fetched = job.fetched or fetched
             decision = settle(fetched, job.lease.retries, self._spec.fetch.retries, self._random)
+            closed = self._close_host(job.lease, decision.close_host_for)  # how the host is stays true in any case
+            if self._clock.monotonic() >= job.trusted_until:
+                job.lost = True
+                return
             started = self._clock.wall_ns()
             match decision:
                 case RetryLater():
                     due_ms = self._clock.wall_ms() + round(decision.delay * 1000)
-                    deferral = Deferral(due_ms, self._close_host(job.lease, decision.close_host_for))
-                    verdict = await self._frontier.defer(job.lease, deferral)
+                    verdict = await self._frontier.defer(job.lease, Deferral(due_ms, closed))
                     settled = "deferred"
                 case Done():
                     links = self._links(job, parsed)
-                    closed = self._close_host(job.lease, decision.close_host_for)
                     verdict = await self._frontier.finish(job.lease, _result(job, decision, parsed), links, closed)
                     settled = "done"
             job.stages.append(Stage("commit", started, self._clock.wall_ns()))
@@ -293,12 +325,15 @@ class Engine:
     async def _parse(self, job: _Job, fetched: Fetched) -> Parsed | None:
         if fetched.body is None:
             return None
+        why_not = objection(fetched.body)
+        if why_not:
+            job.fetched = replace(fetched, outcome=Outcome.UNPARSABLE, body=None, error=why_not)
+            return None
         started = self._clock.wall_ns()
-        arguments = (fetched.body, fetched.content_type, fetched.final_url, self._spec.scope.max_links_per_page)
-        if len(fetched.body) > BIG_BODY_BYTES:
-            parsed = await asyncio.to_thread(parse, *arguments)
-        else:
-            parsed = parse(*arguments)
+        call = partial(
+            parse, fetched.body, fetched.content_type, fetched.final_url, self._spec.scope.max_links_per_page
+        )
+        parsed = await self._background.run(call) if len(fetched.body) > BIG_BODY_BYTES else call()
         job.stages.append(Stage("parse", started, self._clock.wall_ns()))
         job.links = len(parsed.links)
         return parsed

@@ -18,6 +18,7 @@ from aiohttp.client_proto import ResponseHandler
 from aiohttp.http_exceptions import HttpProcessingError
 
 from durable_crawler.outcomes import Outcome
+from durable_crawler.resolver import Resolver
 
 if TYPE_CHECKING:
     from aiohttp.abc import ResolveResult
@@ -64,7 +65,7 @@ class Connector(aiohttp.TCPConnector):
     """Connects within two deadlines: one for DNS and TCP, one for the TLS handshake; both in seconds."""
 
     def __init__(self, *, connect_timeout: float, tls_timeout: float, **options: Any) -> None:
-        super().__init__(**options)
+        super().__init__(resolver=Resolver(), **options)
         self._connect_timeout = connect_timeout
         self._tls_timeout = tls_timeout
 

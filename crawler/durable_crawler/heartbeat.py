@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection
 
+from durable_crawler.clock import Clock, SystemClock
 from durable_crawler.frontier.model import Frontier, Lease
 
 INTERVAL_SECONDS = 30.0
@@ -16,19 +17,27 @@ INTERVAL_SECONDS = 30.0
 
 
 class Heartbeat:
-    """Renews what ``active`` returns, and reports leases that were not ours any more to ``lost``."""
+    """Renews what ``active`` returns, and reports leases that were not ours any more to ``lost``.
+
+    ``renewed`` is told what was still ours and when (monotonic seconds) that was asked for: the new lease began then.
+    """
 
     def __init__(
         self,
         frontier: Frontier,
         active: Callable[[], Collection[Lease]],
         lost: Callable[[Lease], None],
-        interval: float = INTERVAL_SECONDS,
+        *,
+        renewed: Callable[[Collection[int], float], None] = lambda pages, asked: None,
+        clock: Clock | None = None,
+        interval: float | None = None,
     ) -> None:
         self._frontier = frontier
         self._active = active
         self._lost = lost
-        self._interval = interval
+        self._renewed = renewed
+        self._clock = clock or SystemClock()
+        self._interval = INTERVAL_SECONDS if interval is None else interval
         self._stop = asyncio.Event()
 
     async def run(self) -> None:
@@ -37,7 +46,9 @@ class Heartbeat:
             leases = tuple(self._active())
             if not leases:
                 continue
+            asked = self._clock.monotonic()
             kept = await self._frontier.renew(leases)
+            self._renewed(kept, asked)
             # A page that settled while the renewal was under way is no longer active, and not lost either.
             active = {lease.page_id: lease for lease in self._active()}
             for lease in leases:

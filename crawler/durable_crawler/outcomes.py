@@ -34,6 +34,8 @@ class Outcome(StrEnum):
     TLS_TIMEOUT = "tls_timeout"
     HEADER_TIMEOUT = "header_timeout"
     TOTAL_TIMEOUT = "total_timeout"
+    UNPARSABLE = "unparsable"
+    """HTML that would cost the parser minutes: nested too deeply, or a tag with thousands of attributes."""
     PROTOCOL_ERROR = "protocol_error"
     """Bytes that are not HTTP, or a body that its Content-Encoding does not describe."""
 

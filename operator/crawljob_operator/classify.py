@@ -6,6 +6,7 @@ decides nothing, because kubelets use the same word for a drained node and for a
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum, auto
@@ -147,7 +148,17 @@ def _message(pod: Pod, end: Terminated, summary: RunSummary | None, reason: str)
         return summary.message[:MESSAGE_MAX]
     parts = [pod.own.message if pod.own else "", pod.disruption.message if pod.disruption else "", end.message]
     said = next((part for part in parts if part.strip()), "").strip()
-    return said[-MESSAGE_MAX:]  # of a log, the end says most
+    return _last_words(said)[-MESSAGE_MAX:]  # of a log, the end says most
+
+
+def _last_words(text: str) -> str:
+    """Of a killed crawler the kubelet has only the tail of its log: the last line's message, where that is JSON."""
+    try:
+        line = json.loads(text.splitlines()[-1])
+    except (ValueError, IndexError, RecursionError):
+        return text
+    message = line.get("message") if isinstance(line, dict) else None
+    return f"The log ended with: {message}" if isinstance(message, str) else text
 
 
 def _text(time: datetime | None) -> str | None:

@@ -119,11 +119,11 @@ def _finished_before(job: Job, pod: Pod | None) -> Decision:
     """A finished job stays as it is; a Pod that an injected sidecar keeps alive has no reason to live."""
     conditions = tuple(c.model_copy(update={"observed_generation": job.generation}) for c in job.status.conditions)
     status = job.status.model_copy(update={"observed_generation": job.generation, "conditions": conditions})
-    return Decision(status, _stopped(pod) if pod and pod.phase not in ("Succeeded", "Failed") else ())
+    return Decision(status, _stopped(pod) if pod and not pod.at_rest else ())
 
 
 def _finish(ledger: Ledger, pod: Pod | None) -> _Plan:
-    actions = _stopped(pod) if pod and pod.phase not in ("Succeeded", "Failed") else ()
+    actions = _stopped(pod) if pod and not pod.at_rest else ()
     if ledger.complete:
         done = Wanted("True", ledger.complete)
         return _Plan("Complete", done, {"Complete": done}, actions)

@@ -78,6 +78,13 @@ class Pod:
     running_since: datetime | None = None
     terminated: Terminated | None = None
     memory_limit: str = ""
+    others_running: bool = False
+    """Whether a container besides the crawler's still runs: an injected sidecar."""
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing in it runs any more; it is kept for its logs. The phase may not say so yet."""
+        return self.phase in ("Succeeded", "Failed") or (self.terminated is not None and not self.others_running)
 
     @property
     def ended(self) -> bool:
@@ -118,6 +125,10 @@ class Pod:
             running_since=None if running is None else times.parse(running.get("startedAt")),
             terminated=_terminated(state),
             memory_limit=str(limits.get("memory", "")),
+            others_running=any(
+                "running" in _map(item, "state") and item.get("name") != names.CONTAINER
+                for item in _maps(status, "containerStatuses")
+            ),
         )
 
 

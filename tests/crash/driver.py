@@ -274,7 +274,7 @@ def main() -> None:
     if plan.lease_ms is not None:
         sqlite.LEASE_MS = plan.lease_ms
     if plan.heartbeat_seconds is not None:
-        heartbeat.Heartbeat.__init__.__defaults__ = (plan.heartbeat_seconds,)
+        heartbeat.INTERVAL_SECONDS = plan.heartbeat_seconds
     if plan.reserve_bytes is not None:
         sqlite.RESERVE_MIN_BYTES = sqlite.RESERVE_MAX_BYTES = plan.reserve_bytes
     if plan.close_database_at is not None:

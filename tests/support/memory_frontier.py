@@ -136,6 +136,10 @@ class MemoryFrontier:
         return self._snapshot
 
     @property
+    def lease_ms(self) -> int:
+        return LEASE_MS
+
+    @property
     def stocked(self) -> Collection[int]:
         affordable = self._snapshot.counted < self._max_pages
         return {page.host_id for page in self._memory.in_state("pending") if page.counted or affordable}

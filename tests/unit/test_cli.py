@@ -76,6 +76,8 @@ def test_all_problems_are_named_at_once_with_their_paths(tmp_path: Path, command
         (job({"seeds": ["https://a.example/"], "fetch": {"workers": "4"}}).encode(), "spec.fetch.workers"),
         (b"apiVersion: durable-crawler.io/v1alpha1\nkind: CrawlJob\nspec: {seeds: [2026-01-01]}\n", "spec"),
         (b"x" * (1024 * 1024 + 1), "is larger than"),
+        (b"a: b\0", "special characters are not allowed"),
+        (b"spec: {seeds: [a], seeds: [b]}", "the key 'seeds' stands twice (line 1, column 20)"),
     ],
 )
 def test_a_bad_file_is_one_clear_answer(tmp_path: Path, content: bytes, says: str) -> None:
@@ -117,10 +119,11 @@ def test_without_seed_or_file_it_says_what_to_do() -> None:
     assert "--seed: required unless a file is given with -f" in result.stderr
 
 
-@pytest.mark.parametrize("metrics", ["9090x", "host:", ":", "1.2.3.4:99999"])
+@pytest.mark.parametrize("metrics", ["9090x", "host:", ":", "1.2.3.4:99999", "0", "localhost:9090"])
 def test_a_bad_listener_is_refused(tmp_path: Path, metrics: str) -> None:
     result = invoke("run", "--seed", "https://a.example/", "--metrics", metrics, "--db", tmp_path / "x")
     assert result.exit_code == ExitCode.INVALID
+    assert result.stderr.startswith("error: --metrics: ")
 
 
 def test_crd_and_schema_are_printed() -> None:

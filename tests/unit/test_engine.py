@@ -270,7 +270,6 @@ async def test_a_bug_in_a_worker_ends_the_run(make: Make) -> None:
 
 async def test_a_lost_lease_cancels_its_job_and_keeps_nothing(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("durable_crawler.heartbeat.INTERVAL_SECONDS", 0.01)
-    monkeypatch.setattr(Heartbeat.__init__, "__defaults__", (0.01,))
     bench = await make({A: [html("/1")]})
     bench.network.gates = {A: asyncio.Event()}
     running = asyncio.create_task(bench.run())

@@ -6,6 +6,7 @@ What any frontier promises is in ``tests/support/frontier_suite.py``.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -217,3 +218,49 @@ async def test_files_are_private(open_frontier: Open, tmp_path: Path) -> None:
     await open_frontier(at=path)
     assert path.parent.stat().st_mode & 0o777 == 0o700
     assert {file.stat().st_mode & 0o777 for file in path.parent.iterdir()} == {0o600}
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
+async def test_what_is_no_file_is_left_alone(open_frontier: Open, tmp_path: Path, kind: str) -> None:
+    special = Path("/dev/full") if kind == "device" else tmp_path / "special"
+    if kind == "pipe":
+        os.mkfifo(special)
+    if kind == "folder":
+        special.mkdir()
+    before = special.stat()
+    with pytest.raises(FrontierUnusableError, match="is not a file"):
+        await open_frontier(at=special)
+    assert (special.stat().st_mode, special.stat().st_ino) == (before.st_mode, before.st_ino)
+
+
+@pytest.mark.parametrize("link", ["symbolic", "hard"])
+async def test_another_name_is_the_same_frontier(open_frontier: Open, path: Path, link: str) -> None:
+    await (await open_frontier()).close()
+    other = path.with_name("other.db")
+    if link == "symbolic":
+        other.symlink_to(path)
+    else:
+        other.hardlink_to(path)
+    frontier = await open_frontier()
+    with pytest.raises(FrontierOwnedError):
+        await open_frontier(at=other)
+    assert len(await claim(frontier)) == 1, "the first one goes on"
+
+
+async def test_a_link_to_nothing_leads_to_where_it_points(open_frontier: Open, path: Path) -> None:
+    link = path.with_name("link.db")
+    link.symlink_to(path)
+    await open_frontier(at=link)
+    assert link.is_symlink()
+    assert path.exists()
+
+
+async def test_a_frontier_without_its_tables_is_damaged(open_frontier: Open, path: Path) -> None:
+    await (await open_frontier()).close()
+    whole = path.read_bytes()
+    with sqlite3.connect(path) as editor:
+        editor.execute("DROP TABLE hosts")
+    editor.close()
+    with pytest.raises(FrontierUnusableError, match="damaged"):
+        await open_frontier()
+    path.write_bytes(whole)

@@ -185,11 +185,18 @@ def test_complete_keeps_the_pod_and_takes_the_counts() -> None:
 def test_complete_removes_a_pod_that_a_sidecar_keeps_alive() -> None:
     """At once, and also when that deletion did not come through."""
     owner = with_running(job())
-    seen = around(owner, ended(owner, 0, phase="Running"))
+    seen = around(owner, ended(owner, 0, phase="Running", others_running=True))
     decision = decide(owner, seen, NOW)
     assert decision.status.phase == "Complete"
     assert decision.actions == (DeletePod(render.pod_name(owner), "pod-1"),)
     assert decide(after(owner, decision), seen, NOW).actions == decision.actions
+
+
+@pytest.mark.parametrize("code", [0, 2], ids=["complete", "failed"])
+def test_the_last_pod_is_kept_for_its_logs(code: int) -> None:
+    """Also where the kubelet has not yet given the Pod its last phase."""
+    owner = with_running(job())
+    assert decide(owner, around(owner, ended(owner, code, phase="Running")), NOW).actions == ()
 
 
 @pytest.mark.parametrize("code", [0, 2], ids=["complete", "failed"])

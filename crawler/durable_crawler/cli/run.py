@@ -88,7 +88,7 @@ def _job(file: Path | None, flags: dict[str, Any], metrics: str | None) -> Crawl
     try:
         return CrawlJobFile(job.name if job else "crawl", parse(body))
     except InvalidInputError as error:
-        raise InvalidInputError(_in_flags(problem, given) for problem in error.problems) from None
+        raise InvalidInputError(_in_flags(problem, given, metrics) for problem in error.problems) from None
 
 
 def _listen(metrics: str) -> dict[str, Any]:
@@ -98,8 +98,10 @@ def _listen(metrics: str) -> dict[str, Any]:
     return {"port": int(port), **({"address": address.strip("[]")} if separator else {})}
 
 
-def _in_flags(problem: Problem, given: dict[str, Any]) -> Problem:
+def _in_flags(problem: Problem, given: dict[str, Any], metrics: str | None) -> Problem:
     """Name the flag rather than the field, where it was a flag that said so."""
+    if metrics is not None and problem.path.startswith("spec.listen."):
+        return Problem("--metrics", problem.message)
     for name in given:
         path = "spec." + ".".join(_FLAGS[name])
         if problem.path == path or problem.path.startswith(f"{path}["):

@@ -170,6 +170,11 @@ class Frontier(Protocol):
         ...
 
     @property
+    def lease_ms(self) -> int:
+        """How long a lease lasts without a renewal (law L5)."""
+        ...
+
+    @property
     def stocked(self) -> Collection[int]:
         """Ids of approved hosts that may have pending pages."""
         ...

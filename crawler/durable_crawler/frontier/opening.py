@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import sqlite3
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -40,6 +41,7 @@ LONGEST_WAIT_MS = 60 * 1000
 WAL_KEPT_BYTES = 64 * 1024 * 1024
 """What a checkpoint leaves of the WAL's file; it is reused, and only a long reader makes it larger."""
 
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 _HEADER_BYTES = 100
 _MAGIC = b"SQLite format 3\0"
 
@@ -73,31 +75,58 @@ class Admission:
         return hashlib.sha256(as_json([sorted(self.authorities), self.max_depth]).encode()).hexdigest()
 
 
-def lock(path: Path) -> int:
-    """Take the frontier for this process's life (law L14); returns the lock's file descriptor.
+class Lock:
+    """The frontier is ours for this process's life (law L14), by whatever name others call its file."""
 
-    Raises ``FrontierUnusableError`` for a file that is not a frontier, before the lock's file is made.
+    def __init__(self, *descriptors: int) -> None:
+        self._descriptors = descriptors
+
+    def release(self) -> None:
+        """Let go; only once the database is closed, because closing a file drops SQLite's own locks on it."""
+        for descriptor in self._descriptors:
+            os.close(descriptor)
+        self._descriptors = ()
+
+
+def lock(path: Path, now_ms: int) -> tuple[Path, Lock]:
+    """Take the frontier, and make its file where there is none; with the path that links lead to.
+
+    ``<path>.lock`` is locked, and the file itself, which may have other names (hard links). Raises
+    ``FrontierUnusableError`` for a file that is not a frontier, before anything is made beside it.
     """
+    path = path.resolve()  # a link names the frontier, it is not replaced by one
     refuse_foreign(path)
     try:
         if not path.parent.exists():
             path.parent.mkdir(mode=0o700, parents=True)
-        descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        by_name = _locked(path, f"{path}.lock", os.O_RDWR | os.O_CREAT)
     except OSError as error:
+        if error.errno in _NO_SPACE:
+            raise explain(path, error) from None
         raise FrontierBrokenError(f"{path}: cannot be opened for writing ({error.strerror})") from None
     try:
+        with _one_sentence(path):
+            _create_if_absent(path, now_ms)
+            return path, Lock(by_name, _locked(path, str(path), os.O_RDONLY))
+    except BaseException:
+        os.close(by_name)
+        raise
+
+
+def _locked(path: Path, name: str, flags: int) -> int:
+    descriptor = os.open(name, flags | os.O_CLOEXEC, 0o600)
+    try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         os.close(descriptor)
         raise FrontierOwnedError(f"{path}: another process is crawling with this frontier") from None
     return descriptor
 
 
 def prepare(path: Path, admission: Admission, now_ms: int) -> Opened:
-    """Create or check the file, begin a new epoch, take back what older ones leased, admit the spec."""
+    """Make or check the file, begin a new epoch, take back what older ones leased, admit the spec."""
     with _one_sentence(path):
-        if not path.exists() or path.stat().st_size == 0:
-            _create(path, now_ms)
+        _create_if_absent(path, now_ms)
         _refuse_newer(path, _version_in_header(path))
         connection = connect(path)
         try:
@@ -123,9 +152,10 @@ def explain(path: Path, error: sqlite3.Error | OSError) -> FrontierError:
     """The one sentence for a failure of the database or its file."""
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+    lacking = code == sqlite3.SQLITE_ERROR and text.startswith("no such")  # a table or column that the schema has
+    if lacking or code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return damaged(path, text)
-    if code == sqlite3.SQLITE_FULL or (isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)):
+    if code == sqlite3.SQLITE_FULL or (isinstance(error, OSError) and error.errno in _NO_SPACE):
         return FrontierFullError(f"{path}: the volume is full; enlarge it and run again, nothing committed is lost")
     return FrontierBrokenError(f"{path}: the database failed ({text})")
 
@@ -133,6 +163,9 @@ def explain(path: Path, error: sqlite3.Error | OSError) -> FrontierError:
 def refuse_foreign(path: Path) -> None:
     """Raise ``FrontierUnusableError`` for a file whose header says that it is something else; touches nothing."""
     try:
+        # Looked at before it is opened: a pipe would wait for its other end, and a device is nobody's frontier.
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise FrontierUnusableError(f"{path}: is not a file; name another one with --db")
         with path.open("rb") as file:
             header = file.read(_HEADER_BYTES)
     except FileNotFoundError:
@@ -162,6 +195,11 @@ def _refuse_newer(path: Path, version: int) -> None:
         raise FrontierUnusableError(
             f"{path}: has schema version {version}, this program reads up to {SCHEMA_VERSION}; use a newer program"
         )
+
+
+def _create_if_absent(path: Path, now_ms: int) -> None:
+    if not path.exists() or path.stat().st_size == 0:
+        _create(path, now_ms)
 
 
 def _create(path: Path, now_ms: int) -> None:

@@ -68,7 +68,7 @@ class SqliteFrontier:
         path: Path,
         opened: opening.Opened,
         database: aiosqlite.Connection,
-        lock: int,
+        lock: opening.Lock,
         *,
         max_pages: int,
         clock: Clock,
@@ -95,7 +95,7 @@ class SqliteFrontier:
     @classmethod
     async def open(cls, path: Path, admission: Admission, *, max_pages: int, clock: Clock) -> Self:
         """Lock, check, recover and admit. Raises a ``FrontierError`` with one sentence; then nothing stays open."""
-        lock = opening.lock(path)
+        path, lock = opening.lock(path, clock.wall_ms())
         try:
             opened = await asyncio.to_thread(opening.prepare, path, admission, clock.wall_ms())
             database = aiosqlite.Connection(lambda: opening.connect(path), iter_chunk_size=64)
@@ -110,7 +110,7 @@ class SqliteFrontier:
                     raise opening.explain(path, error) from error
                 raise
         except BaseException:
-            os.close(lock)
+            lock.release()
             raise
         frontier._flusher = asyncio.create_task(frontier._flush_forever(), name="frontier flusher")
         return frontier
@@ -118,6 +118,10 @@ class SqliteFrontier:
     @property
     def snapshot(self) -> Snapshot:
         return self._snapshot
+
+    @property
+    def lease_ms(self) -> int:
+        return LEASE_MS
 
     @property
     def stocked(self) -> Collection[int]:
@@ -182,7 +186,7 @@ class SqliteFrontier:
                 await self._run("last_checkpoint", {}, CHECKPOINT_DEADLINE_SECONDS)
         finally:
             await self._database.close()
-            os.close(self._lock)
+            self._lock.release()
 
     def _future(self) -> asyncio.Future[Any]:
         return asyncio.get_running_loop().create_future()
