@@ -5,10 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-pytest.register_assert_rewrite("tests.support.frontier_suite")
-
-from tests.support.frontier_suite import FrontierSuite, Maker, MemoryMaker, SqliteMaker  # noqa: E402
+from tests.support.frontier_suite import FrontierSuite, Maker, MemoryMaker, SqliteMaker
 
 
 @pytest.fixture(params=["sqlite", "memory"])
