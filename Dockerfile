@@ -15,11 +15,16 @@ FROM ${BASE}
 LABEL org.opencontainers.image.title="durable-crawler" \
       org.opencontainers.image.description="A bounded, polite, crash-safe web crawl, and the operator of its CrawlJobs" \
       org.opencontainers.image.licenses="Apache-2.0"
+# A name for the user: libraries ask for it (kopf does, to tell operators apart), and a bare number has none. USER answers
+# where a platform picks a UID of its own.
+RUN echo 'crawler:x:65532:65532::/nonexistent:/usr/sbin/nologin' >> /etc/passwd \
+ && echo 'crawler:x:65532:' >> /etc/group
 COPY --from=build /opt/durable-crawler /opt/durable-crawler
 # The root filesystem may be read-only: byte code was written at the build, and nothing is written later.
 ENV PATH=/opt/durable-crawler/bin:/usr/local/bin:/usr/bin:/bin \
     PYTHONDONTWRITEBYTECODE=1 \
-    PYTHONUNBUFFERED=1
+    PYTHONUNBUFFERED=1 \
+    USER=crawler
 # A number, so that runAsNonRoot can be checked without the image's /etc/passwd.
 USER 65532:65532
 WORKDIR /

@@ -8,7 +8,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-# Empty means every tier; SITE is the size of the sites that the crash tier crawls.
+# Empty means every tier; SITE is the size of the site that the cluster tier crawls.
 TIERS ?=
 SITE  ?= small
 IMAGE ?= durable-crawler:dev

@@ -68,6 +68,8 @@ def crd() -> dict[str, Any]:
 
 def json_schema() -> dict[str, Any]:
     """JSON Schema (2020-12) of a ``crawljob.yaml``, for editors."""
+    spec = CrawlJobSpec.model_json_schema(by_alias=True)
+    definitions = spec.pop("$defs", {})  # references are from the root
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": KIND,
@@ -78,9 +80,10 @@ def json_schema() -> dict[str, Any]:
             "apiVersion": {"const": f"{API_GROUP}/{API_VERSION}"},
             "kind": {"const": KIND},
             "metadata": {"type": "object"},
-            "spec": CrawlJobSpec.model_json_schema(by_alias=True),
+            "spec": spec,
             "status": {"type": "object"},
         },
+        "$defs": definitions,
     }
 
 

@@ -19,7 +19,7 @@ from crawljob_operator.health import HealthServer
 from crawljob_operator.kube import Kube
 from crawljob_operator.progress import ProgressReader
 from crawljob_operator.reconcile import Reconciler
-from crawljob_operator.watchdog import Resync, watch_over
+from crawljob_operator.watchdog import Resync, missing, watch_over
 from crawljob_operator.workqueue import WorkQueue
 
 log = logging.getLogger(__name__)
@@ -53,13 +53,14 @@ async def operate(options: Options) -> int:
         watches = Watches(kube, options.namespaces, queue.wake)
         await watches.start()
         _on_signals(stop)  # kopf has set its own
-        health.ready = True
+        expected = watches.expected_tasks()
+        health.ready = lambda: not missing(expected)
         log.info("watching", extra={"namespaces": options.namespaces or "all", "version": __version__})
         parts = {
             "watches": watches.run(),
             "reconciling": queue.run(),
             "resync": resync.run(),
-            "watchdog": watch_over(watches.expected_tasks()),
+            "watchdog": watch_over(expected),
             "stop": stop.wait(),
         }
         tasks = [asyncio.create_task(part, name=name) for name, part in parts.items()]

@@ -26,6 +26,8 @@ CREDENTIALS_SECONDS = 300
 
 _WATCHED = (f"{PLURAL}.{API_VERSION}.{API_GROUP}", "pods.v1", "persistentvolumeclaims.v1")
 
+_IDENTITY: Any = names.FIELD_MANAGER  # kopf's own type for it is private
+
 Wake = Callable[[Key], None]
 
 
@@ -68,6 +70,8 @@ class Watches:
             clusterwide=not self._namespaces,
             namespaces=self._namespaces,
             stop_flag=self._stop,
+            # Left to itself, kopf looks up the user's name, and an image's numeric user has none.
+            identity=_IDENTITY,
         )
 
     async def run(self) -> None:

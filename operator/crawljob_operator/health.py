@@ -1,10 +1,11 @@
-"""The operator's own small HTTP server: ``/healthz`` (the loop turns) and ``/readyz`` (the watches have begun).
+"""The operator's own small HTTP server: ``/healthz`` (the loop turns) and ``/readyz`` (everything is watched).
 
 Liveness says nothing of the API server: restarting us would not heal it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Self
 
 from aiohttp import web
@@ -15,7 +16,7 @@ class HealthServer:
 
     def __init__(self, host: str, port: int) -> None:
         self._host, self._port = host, port
-        self.ready = False
+        self.ready: Callable[[], bool] = lambda: False
         app = web.Application()
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
@@ -34,5 +35,5 @@ class HealthServer:
 
     async def _readyz(self, _: web.Request) -> web.Response:
         return (
-            web.Response(text="ok\n") if self.ready else web.Response(status=503, text="the watches have not begun\n")
+            web.Response(text="ok\n") if self.ready() else web.Response(status=503, text="not everything is watched\n")
         )

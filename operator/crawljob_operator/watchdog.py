@@ -73,15 +73,20 @@ class Resync:
         return None
 
 
+def missing(expected: frozenset[str]) -> frozenset[str]:
+    """Names of watchers' tasks that do not exist."""
+    return expected - {task.get_name() for task in asyncio.all_tasks()}
+
+
 async def watch_over(expected: frozenset[str]) -> None:
     """Raise ``DeafError`` when a watcher's task has been missing for a minute."""
     missing_since: float | None = None
     while True:
         await asyncio.sleep(LOOK_SECONDS)
-        missing = expected - {task.get_name() for task in asyncio.all_tasks()}
-        if not missing:
+        gone = missing(expected)
+        if not gone:
             missing_since = None
             continue
         missing_since = missing_since or time.monotonic()
         if time.monotonic() - missing_since > MISSING_LIMIT_SECONDS:
-            raise DeafError(f"No {', '.join(sorted(missing))} for {MISSING_LIMIT_SECONDS:.0f} s")
+            raise DeafError(f"No {', '.join(sorted(gone))} for {MISSING_LIMIT_SECONDS:.0f} s")

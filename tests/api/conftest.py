@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.apiserver import Api, ApiServer, die_with_parent, free_ports, stop, wait_until
-from tests.support.builders import Kubelet, Raw, crawljob, crawljobs
+from tests.support.apiserver import Api, ApiServer, Raw, die_with_parent, free_ports, stop, wait_until
+from tests.support.builders import Kubelet, crawljob, crawljobs
 from tests.support.toolchain import binaries
 from tests.support.toolchain.cache import Unavailable
 
@@ -62,19 +62,35 @@ def install(api: Api) -> None:
         return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
 
     wait_until(established, "the CrawlJob kind")
-    group = "rbac.authorization.k8s.io"
-    role = {"apiVersion": f"{group}/v1", "kind": "ClusterRole", "metadata": {"name": OPERATOR}}
-    api.create(f"/apis/{group}/v1/clusterroles", {**role, "rules": rbac.rules(clusterwide=True)})
-    api.create(
-        f"/apis/{group}/v1/clusterrolebindings",
-        {
-            "apiVersion": f"{group}/v1",
-            "kind": "ClusterRoleBinding",
-            "metadata": {"name": OPERATOR},
-            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": OPERATOR},
-            "subjects": [{"apiGroup": group, "kind": "User", "name": OPERATOR}],
-        },
-    )
+    grant(api, OPERATOR)
+
+
+def grant(api: Api, user: str, namespace: str = "") -> None:
+    """The operator's rights for a user, in the whole cluster or in one namespace."""
+    group, kind = "rbac.authorization.k8s.io", "Role" if namespace else "ClusterRole"
+    path = f"/apis/{group}/v1" + (f"/namespaces/{namespace}" if namespace else "")
+    common = {"apiVersion": f"{group}/v1", "metadata": {"name": user}}
+    role = {**common, "kind": kind, "rules": rbac.rules(clusterwide=not namespace)}
+    api.create(f"{path}/{kind.lower()}s", role)
+    binding = {
+        **common,
+        "kind": f"{kind}Binding",
+        "roleRef": {"apiGroup": group, "kind": kind, "name": user},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": user}],
+    }
+    api.create(f"{path}/{kind.lower()}bindings", binding)
+    question = {"verb": "list", "resource": "pods", **({"namespace": namespace} if namespace else {})}
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {"user": user, "resourceAttributes": question},
+    }
+
+    def allowed() -> bool:
+        answer = api.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+        return bool(answer["status"]["allowed"])
+
+    wait_until(allowed, f"the rights of {user}")
 
 
 @pytest.fixture
@@ -99,9 +115,11 @@ def namespace(api: Api) -> str:
 class Operator:
     """The operator as a process, with its own rights and no more."""
 
-    def __init__(self, server: ApiServer) -> None:
+    def __init__(self, server: ApiServer, user: str = OPERATOR, *flags: str) -> None:
         self._server = server
-        self._log = server.folder / "operator.log"
+        self._user = user
+        self._flags = flags
+        self._log = server.folder / f"{user}.log"
         self._process: subprocess.Popen[bytes] | None = None
         self.port = 0
 
@@ -111,12 +129,12 @@ class Operator:
         arguments = ["--listen", f"127.0.0.1:{self.port}", "--resync", str(RESYNC_SECONDS), "--progress-interval", "1"]
         environment = {
             **os.environ,
-            "KUBECONFIG": str(self._server.kubeconfig(OPERATOR)),
+            "KUBECONFIG": str(self._server.kubeconfig(self._user)),
             names.ENV_CRAWLER_IMAGE: "registry.example/crawler:1",
         }
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "crawljob_operator.cli", *arguments],
+                [sys.executable, "-m", "crawljob_operator.cli", *arguments, *self._flags],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -174,6 +192,13 @@ def operator(_operator: Operator) -> Operator:
     if not _operator.running():
         _operator.start()
     return _operator
+
+
+@pytest.fixture
+def resting(_operator: Operator) -> None:
+    """No operator runs: the test has its own."""
+    if _operator.running():
+        _operator.terminate()
 
 
 class Crawl:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
 import yaml
 from tests.api.conftest import Crawl, Operator
 from tests.support.apiserver import wait_until
@@ -272,3 +276,26 @@ def test_a_lost_volume_is_made_anew_and_said_aloud(operator: Operator, crawl: Cr
     crawl.kubelet.new_pod()
     events = crawl.api.items(f"/api/v1/namespaces/{crawl.namespace}/events")
     assert "FrontierLost" in [event["reason"] for event in events]
+
+
+def test_progress_is_read_from_the_pod(operator: Operator, crawl: Crawl) -> None:
+    """The crawler's own counts are in the status while it runs."""
+
+    class Progress(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = json.dumps({"done": 12, "pending": 30, "rate": 1.5}).encode()
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Progress) as crawler:
+        threading.Thread(target=crawler.serve_forever, daemon=True).start()
+        crawl.apply(listen={"port": crawler.server_port})
+        crawl.kubelet.run(crawl.kubelet.new_pod())
+        progress = wait_until(lambda: crawl.status().get("progress"), "progress")
+        crawler.shutdown()
+    assert (progress["done"], progress["pending"], progress["rate"]) == (12, 30, 1.5)
+    assert progress["updatedAt"]

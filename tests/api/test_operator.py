@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tests.api.conftest import OPERATOR, RESYNC_SECONDS, Crawl, Operator
-from tests.support.apiserver import ApiServer, wait_until
+from tests.api.conftest import OPERATOR, RESYNC_SECONDS, Crawl, Operator, grant
+from tests.support.apiserver import Api, ApiServer, wait_until
 from tests.support.builders import summary
 
 from crawljob_operator import rbac
@@ -84,6 +84,25 @@ def test_an_idle_operator_writes_nothing(server: ApiServer, operator: Operator, 
     begin = listings()
     wait_until(settled, "two more listings", 10 * RESYNC_SECONDS)
     assert _writes(server)[writes:] == []
+
+
+def test_an_operator_of_one_namespace_needs_a_role_in_it_only(server: ApiServer, api: Api, namespace: str) -> None:
+    """It serves its namespace and asks for nothing outside."""
+    user = "namespaced"
+    grant(api, user, namespace)
+    process = Operator(server, user, "--namespace", namespace)
+    process.start()
+    try:
+        crawl = Crawl(api, namespace)
+        crawl.apply()
+        crawl.kubelet.exit(crawl.kubelet.new_pod(), 0, summary())
+        crawl.wait_phase("Complete")
+    finally:
+        assert process.terminate() == 0
+    for record in server.requests(user):
+        if "objectRef" in record:
+            assert record["objectRef"].get("namespace") == namespace, record
+            assert record["responseStatus"]["code"] != 403, record
 
 
 def test_it_answers_and_ends_when_it_is_told(operator: Operator) -> None:

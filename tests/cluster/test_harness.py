@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -89,19 +90,23 @@ def test_a_pod_reaches_the_outside_site_and_is_seen_there(namespace: str) -> Non
     with Site(documentation("python3-doc"), port=8080) as site:
         fetch = f"import urllib.request as r; print(r.urlopen({site.url('/library/os.html?a=%2F')!r}).status)"
         assert outcome("fetch", fetch, namespace).strip() == "200"
-        (request,) = site.requests()
+        (request,) = site.requests(at_least=1)
     assert (request.method, request.path, request.status) == ("GET", "/library/os.html?a=%2F", 200)
     assert request.agent.startswith("Python-urllib")
     assert request.bytes > 10_000
 
 
 def test_a_site_stops_and_starts_again(tmp_path: Path) -> None:
-    """An outage of the site is something that a test can make."""
+    """An outage of the site is something that a test can make, and the log goes on where it was."""
     (tmp_path / "index.html").write_text("<p>here")
     with Site(tmp_path, port=8081) as site:
+        assert urllib.request.urlopen(site.url(), timeout=10).read() == b"<p>here"
         site.stop()
+        with pytest.raises(OSError, match=r"refused|unreachable|timed out|No route"):
+            urllib.request.urlopen(site.url(), timeout=2)
         site.start()
-        assert site.requests() == []
+        assert urllib.request.urlopen(site.url("/?again"), timeout=10).status == 200
+        assert [request.path for request in site.requests(at_least=2)] == ["/", "/?again"]
 
 
 @pytest.mark.skipif(testbed.mode() != "box", reason="names of the outside world exist in the box only")
@@ -146,6 +151,15 @@ def test_the_collector_keeps_what_it_is_sent(namespace: str) -> None:
     assert 7 in {point.value for point in collector.read_metrics() if point.name == "crawler.completed"}
     collector.reset()
     assert collector.read_spans() == []
+
+
+def test_the_image_runs_as_a_named_user_without_a_compiler(namespace: str) -> None:
+    """Restricted Pods run as 65532; libraries that ask for that user's name get one, under any other UID as well."""
+    script = (
+        "import getpass, os, pwd, shutil\n"
+        "print(os.getuid(), pwd.getpwuid(os.getuid()).pw_name, getpass.getuser(), shutil.which('cc'))\n"
+    )
+    assert outcome("whoami", script, namespace).split() == ["65532", "crawler", "crawler", "None"]
 
 
 def test_helm_talks_to_the_cluster() -> None:

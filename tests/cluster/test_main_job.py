@@ -138,7 +138,7 @@ def test_a_crawl_that_is_killed_three_times_loses_nothing(
 def see_in_the_collector(job: Job) -> None:
     """One trace over all attempts; the last gauges equal the database."""
     collector.flush()
-    uid = job.object["metadata"]["uid"]
+    uid = job.live["metadata"]["uid"]
     spans = [span for span in collector.read_spans() if span.resource.get("crawljob.uid") == uid]
     assert {span.trace_id for span in spans} == {job.status["traceID"]}
     attempts = {str(span.resource["crawljob.attempt"]) for span in spans}
@@ -176,7 +176,7 @@ def test_uninstalling_leaves_the_definition_and_the_jobs(site: Site, namespace: 
     testbed.helm("uninstall", product.RELEASE, "-n", product.NAMESPACE, "--wait")
     try:
         assert testbed.get_json("crd", "crawljobs.durable-crawler.io")
-        assert job.object["metadata"]["name"] == "kept"
+        assert job.live["metadata"]["name"] == "kept"
         assert job.owned("pod"), "a running crawl does not need its operator"
     finally:
         product.install()
@@ -198,4 +198,4 @@ def test_bad_input_is_refused_by_kubectl_apply(namespace: str, spec: dict[str, A
     with pytest.raises(testbed.Failed) as refused:
         testbed.apply(product.crawljob("bad", *spec.pop("seeds"), **spec), "-n", namespace)
     assert says in str(refused.value)
-    assert Job("bad", namespace).object == {}
+    assert Job("bad", namespace).live == {}

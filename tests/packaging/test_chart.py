@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import subprocess
 from collections.abc import Callable, Iterator
@@ -102,11 +101,16 @@ def test_every_value_is_described() -> None:
     """A value has a sentence above it, or the object that it is in has one."""
     described, parents = set(), [""] * 8
     text = (ROOT / CHART / "values.yaml").read_text()
-    for before, line in itertools.pairwise(["", *text.splitlines()]):
+    told = False
+    for line in text.splitlines():
+        if line.lstrip().startswith("#"):
+            told = told or line.lstrip().startswith("# -- ")
+            continue
         key, depth = line.strip().partition(":")[0], (len(line) - len(line.lstrip())) // 2
         parents[depth] = key
-        if before.lstrip().startswith("# -- "):
+        if told:
             described.add(".".join(parents[: depth + 1]))
+        told = False
     for path in _leaves(VALUES):
         assert any(path == known or path.startswith(f"{known}.") for known in described), f"nothing describes {path}"
 
@@ -254,8 +258,8 @@ def test_the_deployment_is_one_operator_at_a_time_and_is_probed_where_it_listens
     container = _container(render({}))
     port = int(names.DEFAULT_LISTEN.rsplit(":", 1)[1])
     assert container["ports"] == [{"name": "http", "containerPort": port}]
-    for probe in ("livenessProbe", "readinessProbe"):
-        assert container[probe]["httpGet"] == {"path": "/healthz", "port": "http"}
+    assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "http"}
+    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "http"}
 
 
 def test_the_operators_own_pod_is_none_of_the_pods_that_it_watches(render: Render) -> None:

@@ -91,6 +91,11 @@ class ApiServer:
         self.admin = Api(self.url, self.kubeconfig("admin", "system:masters"))
         wait_until(lambda: self._alive() and self.admin.ready(), "a ready kube-apiserver", START_SECONDS)
 
+    def restart_apiserver(self) -> None:
+        """Let kube-apiserver crash and start it again; etcd keeps what there is."""
+        stop(self._processes.pop(), signal.SIGKILL)
+        self.start_apiserver()
+
     def kubeconfig(self, user: str, group: str = "") -> Path:
         """A kubeconfig with a client certificate of this user."""
         path = self.folder / f"{user}.kubeconfig"
@@ -248,7 +253,7 @@ class Api:
         return answer.body
 
 
-def wait_until(predicate: Callable[[], T], what: str, timeout: float = 20, interval: float = 0.05) -> T:
+def wait_until(predicate: Callable[[], T | None], what: str, timeout: float = 20, interval: float = 0.05) -> T:
     """Poll until the predicate gives something true, and return that."""
     deadline = time.monotonic() + timeout
     while True:

@@ -58,7 +58,7 @@ class Job:
         self.namespace = namespace
 
     @property
-    def object(self) -> Mapping[str, Any]:
+    def live(self) -> Mapping[str, Any]:
         """As the API server has it; empty when it is gone."""
         found: Mapping[str, Any] = testbed.get_json("crawljob", self.name, "-n", self.namespace) or {}
         return found
@@ -66,7 +66,7 @@ class Job:
     @property
     def status(self) -> Mapping[str, Any]:
         """Its status; empty before the operator has seen it."""
-        status: Mapping[str, Any] = self.object.get("status", {})
+        status: Mapping[str, Any] = self.live.get("status", {})
         return status
 
     def condition(self, kind: str) -> Mapping[str, Any]:
@@ -75,7 +75,8 @@ class Job:
 
     def owned(self, kind: str) -> list[str]:
         """Names of the objects of a kind that this CrawlJob owns."""
-        items = testbed.get_json(kind, "-n", self.namespace)["items"]
+        found = testbed.get_json(kind, "-n", self.namespace)
+        items = found["items"] if found else ()
         owners = {item["metadata"]["name"]: item["metadata"].get("ownerReferences", ()) for item in items}
         return [name for name, refs in owners.items() if any(ref["name"] == self.name for ref in refs)]
 

@@ -73,7 +73,8 @@ def _remove_cgroups() -> None:
 
 
 def _cgroups_gone() -> bool:
-    tops = list(Path("/sys/fs/cgroup").glob(f"*/{engine.CGROUP}"))
+    root = Path("/sys/fs/cgroup")
+    tops = [*root.glob(f"*/{engine.cgroup()}"), *root.glob(engine.cgroup())]  # version 1 and version 2
     for top in tops:
         inner = sorted((path for path in top.rglob("*") if path.is_dir()), reverse=True)
         for folder in (*inner, top):

@@ -14,8 +14,6 @@ from tests.support.cluster.process import Failed, run, start, wait_until
 from tests.support.toolchain import cache, debian
 
 PACKAGES = ("containerd", "runc", "iptables", "iproute2", "conntrack", "jq", "libdevmapper1.02.1", "nginx-light")
-# So that whatever is left of the control groups can be found and removed by name.
-CGROUP = "durable-crawler-box"
 RUNTIME = Path(__file__).parent / "node" / "runc-without-sys-resource"
 STATE = Path("/run/engine")  # the box has a /run of its own
 
@@ -34,6 +32,11 @@ def programs() -> dict[str, Path]:
         "dockerd": root / "sbin/dockerd",
         "docker-proxy": root / "sbin/docker-proxy",
     }
+
+
+def cgroup() -> str:
+    """The control group of everything in this cache's box, so that what is left of it can be found and removed."""
+    return f"durable-crawler-{cache.digest(str(cache.root()))}"
 
 
 def up(logs: Path) -> None:
@@ -75,7 +78,7 @@ def _start(logs: Path) -> None:
         *("--config-file", STATE / "dockerd.json", "--containerd", socket),
         *("--data-root", _data() / "docker", "--exec-root", STATE / "docker", "--pidfile", STATE / "dockerd.pid"),
         *("--host", "unix:///run/docker.sock", "--storage-driver", "overlay2"),
-        *("--exec-opt", "native.cgroupdriver=cgroupfs", "--cgroup-parent", f"/{CGROUP}"),
+        *("--exec-opt", "native.cgroupdriver=cgroupfs", "--cgroup-parent", f"/{cgroup()}"),
         *("--add-runtime", f"nocap={RUNTIME}", "--default-runtime", "nocap"),
     )
 

@@ -29,7 +29,8 @@ daemon off;
 worker_processes 1;
 pid {folder}/nginx.pid;
 error_log {folder}/error.log;
-{user}
+# Workers as root: a test's folders are readable by its own user only.
+user root;
 events {{ worker_connections 1024; }}
 http {{
   types {{ text/html html htm; text/css css; application/javascript js; text/plain txt; image/png png;
@@ -117,20 +118,26 @@ class Site:
             run("docker", "rm", "--force", self._container)
             self._container = ""
 
-    def requests(self) -> list[Request]:
-        """Everything that was asked so far, in the order of the answers."""
-        log = self._folder / "access.log"
-        lines = log.read_text().splitlines() if log.exists() else []
-        return [Request(**json.loads(line)) for line in lines]
+    def requests(self, at_least: int = 0) -> list[Request]:
+        """Everything that was asked so far, in the order of the answers.
 
-    def _write(self, folder: str, root: str, listen: str, user: str) -> Path:
+        nginx writes a line after the answer has left: to see the last one, say how many there must be.
+        """
+        wait_until(lambda: len(self._lines()) >= at_least, 10, f"{at_least} requests in the access log")
+        return [Request(**json.loads(line)) for line in self._lines()]
+
+    def _lines(self) -> list[str]:
+        log = self._folder / "access.log"
+        text = log.read_text() if log.exists() else ""
+        return text[: text.rfind("\n") + 1].splitlines()  # the last line may be half written
+
+    def _write(self, folder: str, root: str, listen: str) -> Path:
         pace = [f"limit_rate {self.limit_rate};"] if self.limit_rate else []
         pace += ["limit_req zone=pace burst=100000;"] if self.requests_per_second else []
         text = _CONFIG.format(
             folder=folder,
             root=root,
             listen=listen,
-            user=user,
             rate=self.requests_per_second or 1,
             pace="\n    ".join(pace),
             extra=self.extra,
@@ -141,7 +148,7 @@ class Site:
 
     def _start_process(self) -> None:
         self.address = os.environ["SITE_PRIVATE_ADDRESS" if self.private else "SITE_ADDRESS"]
-        config = self._write(str(self._folder), str(self.root), f"{self.address}:{self.port}", "user root;")
+        config = self._write(str(self._folder), str(self.root), f"{self.address}:{self.port}")
         enter = ("ip", "netns", "exec", os.environ["SITE_NETNS"])
         self._process = start(self._folder / "nginx.log", *enter, "nginx", "-p", self._folder, "-c", config)
         process = self._process
@@ -150,7 +157,8 @@ class Site:
             raise Failed(f"nginx did not start: {(self._folder / 'nginx.log').read_text().strip()[-500:]}")
 
     def _start_container(self) -> None:
-        self._write("/site", "/content", str(self.port), "")
+        self._write("/site", "/content", str(self.port))
+        (self._folder / "nginx.pid").unlink(missing_ok=True)  # of an earlier start
         mounts = ("-v", f"{self.root}:/content:ro", "-v", f"{self._folder}:/site")
         command = ("nginx", "-c", "/site/nginx.conf")
         self._container = run(

@@ -1,0 +1,280 @@
+"""The operator's small policies: waits, names, rendering, patches, the queue, reading progress."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from aiohttp import web
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.apiserver import free_ports
+from tests.support.builders import NOW, around, job, running
+
+from crawljob.spec import Backoff
+from crawljob.status import CrawlJobStatus
+from crawljob.summary import Progress
+from crawljob_operator import backoff, identity, render, times
+from crawljob_operator.decide import decide
+from crawljob_operator.handlers import owner_key
+from crawljob_operator.kube import _error
+from crawljob_operator.patching import merge_patch, status_patch
+from crawljob_operator.progress import ProgressReader
+from crawljob_operator.workqueue import Key, WorkQueue
+
+policies = st.builds(
+    lambda low, more, factor: Backoff(initial_seconds=low, max_seconds=min(low + more, 86_400), multiplier=factor),
+    st.integers(1, 3600),
+    st.integers(0, 86_400),
+    st.integers(1, 10),
+)
+
+
+@given(policies, st.integers(1, 100_000), st.text(max_size=8), st.integers(0, 10**9))
+def test_a_wait_is_never_negative_nor_too_long(policy: Backoff, row: int, uid: str, attempt: int) -> None:
+    """Within ten per cent of the bounds, and the same when it is computed again."""
+    wait = backoff.delay(policy, row, uid, attempt).total_seconds()
+    assert policy.initial_seconds * 0.9 <= wait <= policy.max_seconds * 1.1
+    assert backoff.delay(policy, row, uid, attempt).total_seconds() == wait
+
+
+def test_waits_double_up_to_the_limit() -> None:
+    """10, 20, 40, 80, 160, 300, 300, … each ±10 %."""
+    waits = [backoff.delay(Backoff(), row, "uid", row).total_seconds() for row in (1, 2, 3, 4, 5, 6, 80)]
+    for wait, middle in zip(waits, (10, 20, 40, 80, 160, 300, 300), strict=True):
+        assert abs(wait - middle) <= middle * 0.1
+
+
+@given(st.from_regex(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", fullmatch=True))
+def test_names_fit_whatever_the_job_is_called(name: str) -> None:
+    """DNS labels of at most 63 characters, and another UID gives another name."""
+    child = identity.child_name(name, "uid-1")
+    assert len(child) <= 63
+    assert child[0].isalnum()
+    assert child[-1].isalnum()
+    assert "." not in child
+    assert child != identity.child_name(name, "uid-2")
+    assert len(identity.label_value(name)) <= 63
+
+
+def test_the_spec_hash_sees_what_shapes_the_pod() -> None:
+    """And neither defaults that are written down nor what the operator alone obeys."""
+
+    def of(**spec: Any) -> str:
+        found = job(**spec).spec
+        assert found is not None
+        return identity.spec_hash(found)
+
+    assert of() == of(scope={}, fetch={"workers": 16}, podTemplate={"resources": {}}) == of(suspend=True)
+    assert of() == of(restartPolicy={"backoffLimit": 0}, storage={"size": "9Gi"})
+    changes = ({"image": "a:1"}, {"seeds": ["https://b.example/"]}, {"fetch": {"workers": 2}}, {"listen": {"port": 80}})
+    assert len({of(), *(of(**change) for change in changes)}) == 5
+
+
+def test_the_trace_is_derived() -> None:
+    """One trace per CrawlJob, one span per attempt."""
+    one, two = identity.traceparent("uid", 1), identity.traceparent("uid", 2)
+    assert one.split("-")[1] == two.split("-")[1] == identity.trace_id("uid")
+    assert one.split("-")[2] != two.split("-")[2]
+    assert [len(part) for part in one.split("-")] == [2, 32, 16, 2]
+
+
+def test_the_pod_says_who_it_is() -> None:
+    """Its environment, its image, its resources."""
+    owner = job(podTemplate={"resources": {"limits": {"memory": "1Gi"}}}, image="own:1")
+    assert owner.spec is not None
+    body = render.pod(owner, owner.spec, 3, "default:1")
+    (container,) = body["spec"]["containers"]
+    environment = {item["name"]: item.get("value") for item in container["env"]}
+    assert environment["TRACEPARENT"] == identity.traceparent(owner.uid, 3)
+    assert "crawljob.attempt=3" in environment["OTEL_RESOURCE_ATTRIBUTES"]
+    assert "k8s.pod.uid=$(K8S_POD_UID)" in environment["OTEL_RESOURCE_ATTRIBUTES"]
+    assert (container["image"], container["resources"]) == ("own:1", {"limits": {"memory": "1Gi"}})
+    assert container["livenessProbe"]["httpGet"]["path"] == "/healthz"
+
+
+@pytest.mark.parametrize(("given", "address", "probed"), [(None, "0.0.0.0", True), ("::1", "::1", False)])
+def test_the_listener_is_reachable_unless_the_user_wants_otherwise(
+    given: str | None, address: str, probed: bool
+) -> None:
+    """A loopback listener cannot be probed from outside: no probe instead of a Pod that is killed for ever."""
+    owner = job(listen={"address": given} if given else {})
+    assert owner.spec is not None
+    assert f"address: {address}" in render.config_text(owner, owner.spec).replace("'", "")
+    assert ("livenessProbe" in render.pod(owner, owner.spec, 1, "i")["spec"]["containers"][0]) is probed
+
+
+def test_the_config_does_not_change_with_suspension() -> None:
+    """A resumed Pod gets the same file."""
+    one, two = job(), job(suspend=True)
+    assert one.spec is not None
+    assert two.spec is not None
+    assert render.config_name(one, one.spec) == render.config_name(two, two.spec)
+
+
+values = st.recursive(
+    st.integers() | st.text(max_size=3), lambda inner: st.dictionaries(st.text(max_size=2), inner), max_leaves=8
+)
+objects = st.dictionaries(st.text(max_size=2), values)
+
+
+def applied(old: object, patch: object) -> object:
+    """RFC 7386, as the API server does it."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(old) if isinstance(old, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = applied(result.get(key), value)
+    return result
+
+
+@given(objects, objects)
+def test_a_patch_leads_from_the_old_to_the_new(old: dict[str, object], new: dict[str, object]) -> None:
+    """And is empty where they are equal."""
+    assert applied(old, merge_patch(old, new)) == new
+    assert merge_patch(new, new) == {}
+
+
+def test_a_status_that_says_the_same_is_not_written() -> None:
+    """Also when it has a member that a newer operator wrote."""
+    owner = job()
+    status = decide(owner, around(owner, running(owner)), NOW).status
+    stored = status.model_dump(mode="json", by_alias=True, exclude_none=True)
+    assert status_patch({**stored, "fromTheFuture": 1}, status) == {}
+    assert CrawlJobStatus.model_validate(stored) == status
+    assert status_patch({**stored, "nextRestartTime": "2031-01-01T00:00:00Z"}, status) == {"nextRestartTime": None}
+
+
+@pytest.mark.parametrize(
+    "text", [None, "", "soon", "0001-01-01T00:00:00Z", "1970-01-01T00:00:00Z", 7, "0001-01-01T00:00:00+09:00"]
+)
+def test_odd_times_are_no_times(text: object) -> None:
+    """Kubelets write them."""
+    assert times.parse(text) is None
+
+
+def test_times_are_written_as_kubernetes_does() -> None:
+    """Whole seconds, never earlier than meant."""
+    time = datetime(2031, 1, 2, 3, 4, 5, 600_000, tzinfo=UTC)
+    assert times.text(times.ceil(time)) == "2031-01-02T03:04:06Z"
+    assert times.parse("2031-01-02T03:04:05.5+02:00") == datetime(2031, 1, 2, 1, 4, 5, 500_000, tzinfo=UTC)
+
+
+def test_a_childs_key_is_its_controllers_name() -> None:
+    """Of our kind only."""
+    ours = {"apiVersion": "durable-crawler.io/v1alpha1", "kind": "CrawlJob", "name": "docs", "controller": True}
+    assert owner_key("ns", {"ownerReferences": [ours]}) == Key("ns", "docs")
+    for other in ({"kind": "Job"}, {"controller": False}, {"apiVersion": "example.com/v1"}):
+        assert owner_key("ns", {"ownerReferences": [{**ours, **other}]}) is None
+    assert owner_key("ns", {}) is None
+
+
+def test_errors_are_read_from_whatever_answers() -> None:
+    """A proxy's HTML is an error too; a namespace on its way out is told from other prohibitions."""
+    assert _error(502, b"<html>bad gateway").status == 502
+    body = b'{"reason": "Forbidden", "details": {"causes": [{"reason": "NamespaceTerminating"}]}}'
+    assert _error(403, body).reason == "NamespaceTerminating"
+
+
+async def test_a_key_is_worked_on_once_at_a_time_and_not_forgotten() -> None:
+    """Wakes during the work lead to one more turn; other keys go on meanwhile."""
+    running_now: set[Key] = set()
+    turns: list[Key] = []
+    gate, entered = asyncio.Event(), asyncio.Event()
+
+    async def handler(key: Key) -> None:
+        assert key not in running_now
+        running_now.add(key)
+        turns.append(key)
+        if key.name == "slow" and not gate.is_set():
+            entered.set()
+            await gate.wait()
+        running_now.discard(key)
+        if len(turns) == 3:
+            done.set()
+
+    done = asyncio.Event()
+    queue = WorkQueue(handler, workers=2)
+    task = asyncio.create_task(queue.run())
+    slow, fast = Key("n", "slow"), Key("n", "fast")
+    queue.wake(slow)
+    await entered.wait()
+    for _ in range(5):
+        queue.wake(slow)
+    queue.wake(fast)
+    while fast not in turns:
+        await asyncio.sleep(0)
+    gate.set()
+    await asyncio.wait_for(done.wait(), 5)
+    await asyncio.sleep(0)
+    assert sorted(turns) == [fast, slow, slow]
+    task.cancel()
+
+
+async def test_an_error_of_one_key_is_tried_again_and_hurts_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a wait that grows."""
+    monkeypatch.setattr("crawljob_operator.workqueue.ERROR_FIRST_SECONDS", 0.01)
+    calls: dict[str, int] = {}
+    healed = asyncio.Event()
+
+    async def handler(key: Key) -> None:
+        calls[key.name] = calls.get(key.name, 0) + 1
+        if key.name == "bad":
+            if calls["bad"] < 3:
+                raise RuntimeError("a bug")
+            healed.set()
+
+    queue = WorkQueue(handler, workers=1)
+    task = asyncio.create_task(queue.run())
+    queue.wake(Key("n", "bad"))
+    queue.wake(Key("n", "good"))
+    await asyncio.wait_for(healed.wait(), 5)
+    assert calls == {"bad": 3, "good": 1}
+    task.cancel()
+
+
+async def test_progress_is_read_at_most_once_per_interval() -> None:
+    """From the Pod itself, and a crawler that does not answer is no error."""
+    (port,) = free_ports(1)
+    clock = [0.0]
+    asked = []
+
+    async def progress(_: web.Request) -> web.Response:
+        asked.append(1)
+        return web.json_response({"done": 4, "pending": 2, "rate": 1.2345, "new": True})
+
+    app = web.Application()
+    app.router.add_get("/progress", progress)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", port).start()
+    pod = running(job())
+    async with ProgressReader(30, lambda: clock[0]) as reader:
+        found = await reader.read("job", pod, port)
+        assert found is not None
+        assert (found.done, found.pending, found.rate) == (4, 2, 1.2)
+        assert await reader.read("job", pod, port) is None
+        assert reader.due_in("job", pod) == 30
+        clock[0] = 31
+        assert await reader.read("job", pod, port) is not None
+        await runner.cleanup()
+        clock[0] = 62
+        assert await reader.read("job", pod, port) is None
+    assert len(asked) == 2
+
+
+def test_the_decision_takes_new_counts_with_their_time() -> None:
+    """And keeps the time when they are the same."""
+    owner = job()
+    seen = around(owner, running(owner))
+    first = decide(owner, around(owner, running(owner), progress=Progress(done=1)), NOW).status
+    assert first.progress is not None
+    assert first.progress.updated_at == times.text(NOW)
+    later = decide(job(first), around(owner, running(owner), progress=Progress(done=1)), NOW + timedelta(minutes=1))
+    assert later.status.progress == first.progress
+    assert decide(job(first), seen, NOW).status.progress == first.progress

@@ -1,0 +1,239 @@
+"""The operator's decisions against a small world that does anything at any time, an operator that dies included.
+
+The world keeps one Pod name as the API server does. Whatever happens, the laws hold; and when nothing more happens,
+the job gets to where it should be.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import cache
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.support.builders import NOW, job, summary
+
+from crawljob.spec import CrawlJobSpec
+from crawljob_operator import render, times
+from crawljob_operator.decide import CreateConfig, CreatePod, CreateVolume, DeleteConfig, DeletePod, decide
+from crawljob_operator.identity import spec_hash
+from crawljob_operator.observed import Config, Job, Note, Pod, Seen, Terminated, Volume
+
+FINISHED = {"Complete", "Failed"}
+
+
+@cache
+def spec_of(suspend: bool, workers: int) -> CrawlJobSpec:
+    """One of the few specs of this world; making one anew at every step would be most of the work."""
+    spec = job(suspend=suspend, fetch={"workers": workers}, restartPolicy={"backoffLimit": 3}).spec
+    assert spec is not None
+    return spec
+
+
+@cache
+def config_of(workers: int) -> str:
+    """The ConfigMap's name that goes with it."""
+    return render.config_name(job(), spec_of(False, workers))
+
+
+class World(RuleBasedStateMachine):
+    """A namespace with one CrawlJob."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now: datetime = NOW
+        self.owner: Job = replace(job(), spec=spec_of(False, 1))
+        self.pod: Pod | None = None
+        self.volume: Volume | None = None
+        self.configs: dict[str, Config] = {}
+        self.made: list[str] = []
+        self.foreign = False
+
+    def operate(self, steps: int = 99) -> None:
+        """One reconcile that dies after ``steps`` calls."""
+        owner = self.owner
+        assert owner.spec is not None
+        seen = Seen(
+            pod=self.pod,
+            volume=self.volume,
+            configs=tuple(self.configs.values()),
+            config_name=config_of(owner.spec.fetch.workers),
+        )
+        decision = decide(owner, seen, self.now)
+        status = decision.status
+        if status != owner.status:
+            if steps == 0:
+                return
+            steps -= 1
+            assert status.restarts >= owner.status.restarts
+            self.owner = replace(owner, status=status)
+        if status.phase == "Restarting" and status.next_restart_time and self.pod and self.pod.terminated:
+            assert decision.recheck_at is not None, "whoever waits looks again"
+        if decision.recheck_at is not None:
+            assert decision.recheck_at - self.now <= timedelta(seconds=600), "no wait is lost in the future"
+        for action in decision.actions:
+            if steps == 0:
+                return
+            steps -= 1
+            self.execute(action)
+
+    def execute(self, action: object) -> None:
+        owner = self.owner
+        assert owner.spec is not None
+        match action:
+            case CreateVolume():
+                assert self.volume is None
+                self.volume = Volume(render.volume_name(owner), "volume", owner.uid, "Bound")
+            case CreateConfig():
+                name = config_of(owner.spec.fetch.workers)
+                self.configs[name] = Config(name, name, owner.uid)
+            case DeleteConfig(name, _):
+                assert self.pod is None or self.pod.config_name != name
+                del self.configs[name]
+            case CreatePod(attempt):
+                assert self.pod is None, "at most one Pod"
+                assert self.volume is not None
+                assert not self.volume.deleting
+                self.made.append(f"pod-{len(self.made) + 1}")
+                self.pod = self.new_pod(self.made[-1], attempt)
+                assert self.pod.config_name in self.configs
+            case DeletePod(_, uid):
+                assert self.pod is not None
+                assert self.pod.uid == uid
+                assert self.pod.owner_uid == owner.uid, "foreign Pods are never deleted"
+                # A Pod that has ended goes at once; another one gets its grace.
+                self.pod = None if self.pod.phase in ("Succeeded", "Failed") else replace(self.pod, deleting=True)
+
+    def new_pod(self, uid: str, attempt: int = 0) -> Pod:
+        """What the API server makes of a rendered Pod."""
+        spec = self.owner.spec
+        assert spec is not None
+        return Pod(
+            name="docs",
+            uid=uid,
+            owner_uid=self.owner.uid,
+            spec_hash=spec_hash(spec),
+            attempt=attempt,
+            config_name=config_of(spec.fetch.workers),
+            created_at=self.now,
+        )
+
+    @rule()
+    def reconcile(self) -> None:
+        """At any time."""
+        self.operate()
+
+    @rule(steps=st.integers(0, 4))
+    def reconcile_and_die(self, steps: int) -> None:
+        """Killed between any two calls."""
+        self.operate(steps)
+
+    @rule()
+    def the_backoff_ends(self) -> None:
+        """The operator looks again exactly when it said that it would."""
+        due = times.parse(self.owner.status.next_restart_time)
+        if due is not None:
+            self.now = max(self.now, due)
+            self.operate()
+            self.operate()
+
+    @rule(seconds=st.integers(1, 400))
+    def time_passes(self, seconds: int) -> None:
+        """Time passes."""
+        self.now += timedelta(seconds=seconds)
+
+    @precondition(lambda self: self.pod is not None and not self.pod.ended and not self.foreign)
+    @rule()
+    def starts(self) -> None:
+        """The kubelet starts the crawler."""
+        assert self.pod is not None
+        self.pod = replace(self.pod, phase="Running", ready=True, running_since=self.now)
+
+    @precondition(lambda self: self.pod is not None and not self.pod.ended and not self.foreign)
+    @rule(code=st.sampled_from([0, 1, 1, 1, 14, 137, 143]), evicted=st.booleans(), last_word=st.booleans())
+    def ends(self, code: int, evicted: bool, last_word: bool) -> None:
+        """The crawler ends, on its own or not, with a last word or not."""
+        assert self.pod is not None
+        message = summary() if code == 0 and last_word else ""
+        end = Terminated(code, None, "", message, self.pod.running_since, self.now)
+        disruption = Note("EvictionByEvictionAPI") if evicted else None
+        phase = "Failed" if code else "Succeeded"
+        self.pod = replace(self.pod, phase=phase, ready=False, terminated=end, disruption=disruption)
+
+    @precondition(lambda self: self.pod is not None and self.pod.deleting)
+    @rule()
+    def is_gone(self) -> None:
+        """A deletion comes to its end."""
+        self.pod = None
+
+    @precondition(lambda self: self.pod is not None)
+    @rule(force=st.booleans())
+    def somebody_deletes_it(self, force: bool) -> None:
+        """A user deletes the Pod."""
+        assert self.pod is not None
+        self.pod = None if force else replace(self.pod, deleting=True)
+        self.foreign = self.foreign and not force
+
+    @precondition(lambda self: self.pod is None)
+    @rule()
+    def somebody_takes_the_name(self) -> None:
+        """A foreign Pod has our name."""
+        self.pod = replace(self.new_pod("foreign"), owner_uid="somebody")
+        self.foreign = True
+
+    @precondition(lambda self: self.foreign)
+    @rule()
+    def the_foreign_pod_goes(self) -> None:
+        """And goes again."""
+        self.pod = None
+        self.foreign = False
+
+    @rule(suspend=st.booleans(), workers=st.integers(1, 2))
+    def is_edited(self, suspend: bool, workers: int) -> None:
+        """The user edits the spec."""
+        self.owner = replace(self.owner, spec=spec_of(suspend, workers), generation=self.owner.generation + 1)
+
+    @precondition(lambda self: self.volume is not None and self.pod is None)
+    @rule()
+    def the_volume_is_deleted(self) -> None:
+        """The user deletes the volume."""
+        self.volume = None
+
+    @invariant()
+    def every_end_is_counted_once(self) -> None:
+        """And no Pod twice."""
+        status = self.owner.status
+        uids = [end.pod_uid for end in status.history]
+        assert len(uids) == len(set(uids))
+        assert status.restarts <= len(self.made)
+        assert "foreign" not in uids
+        assert status.consecutive_failures <= status.restarts
+
+    def teardown(self) -> None:
+        """When the world is quiet, the job arrives: finished, suspended, or with a Pod of its present spec."""
+        if self.foreign:
+            self.pod, self.foreign = None, False
+        for _ in range(12):
+            if self.pod is not None and self.pod.deleting:
+                self.pod = None
+            self.operate()
+            self.now += timedelta(seconds=400)
+        status, spec = self.owner.status, self.owner.spec
+        assert spec is not None
+        if status.phase in FINISHED:
+            return
+        if spec.suspend:
+            assert (status.phase, self.pod) == ("Suspended", None)
+            return
+        assert self.pod is not None
+        assert self.pod.spec_hash == spec_hash(spec)
+        assert not self.pod.ended
+        writes = self.owner.status
+        self.operate()
+        assert self.owner.status == writes, "quiet"
+
+
+World.TestCase.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
+TestWorld = World.TestCase
