@@ -1,7 +1,7 @@
 """What a robots.txt says to us (RFC 9309): may this URL be requested, how long between requests, and by which line.
 
 Pure. ``robots_gate`` fetches the files and keeps them; the grammar and the matching of paths are protego's. Ours is
-what protego leaves to its caller: bytes to text, the size limit, the exact product token, and the evidence for a denial.
+what protego leaves to its caller: bytes to text, the size limit, the exact product token, and evidence for a denial.
 """
 
 from __future__ import annotations
