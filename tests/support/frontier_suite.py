@@ -683,18 +683,20 @@ class FrontierSuite:
         frontier = await maker.open((A, B), max_depth=1, clock=clock)
         assert set(urls(await claim(frontier))) == {A[0] + "deep", B[0] + "other", B[0]}
 
-    @pytest.mark.parametrize("state", ["pending", "deferred", "excluded"])
-    async def test_a_shorter_way_to_a_page_that_waits_is_taken(
+    @pytest.mark.parametrize("state", ["pending", "leased", "deferred", "excluded"])
+    async def test_a_shorter_way_to_a_page_that_is_not_done_is_taken(
         self, maker: Maker, clock: ManualClock, state: str
     ) -> None:
         frontier = await maker.open((A, B), clock=clock)
         first, second = await claim(frontier)
         far = left_out("far", depth=17) if state == "excluded" else links(frontier, "far", depth=9)
         await frontier.finish(first, OK, far)
+        leased = await claim(frontier) if state in ("leased", "deferred") else ()
         if state == "deferred":
-            (lease,) = await claim(frontier)
-            await frontier.defer(lease, Deferral(clock.wall_ms()))
+            await frontier.defer(leased[0], Deferral(clock.wall_ms()))
         await frontier.finish(second, OK, links(frontier, "far", depth=3))
+        if state == "leased":
+            await frontier.release(leased)
         (lease,) = await claim(frontier)
         assert (lease.url, lease.depth) == (A[0] + "far", 3)
 

@@ -296,14 +296,14 @@ class MemoryFrontier:
             self._memory.closed_until_ms[host_id] = max(until_ms, self._memory.closed_until_ms.get(host_id, 0))
 
     def _add(self, link: Link) -> None:
-        """A new page, or a shorter way to one that waits; one that was left out comes in when the spec covers it."""
+        """A new page, or a shorter way to one that is not done; one that was left out comes in if it is covered now."""
         covered = link.host_id is not None
         page = self._memory.pages.get(link.url)
         if page is None:
             state = "pending" if covered else "excluded"
             host_id = self._memory.host(link.authority)
             self._memory.pages[link.url] = Page(len(self._memory.pages) + 1, link.url, host_id, link.depth, state)
-        elif page.state == "excluded" or (covered and page.state in ("pending", "deferred")):
+        elif page.state == "excluded" or (covered and page.state != "done"):
             page.depth = min(page.depth, link.depth)
             if covered and page.state == "excluded":
                 page.state = "pending"

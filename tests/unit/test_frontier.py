@@ -30,7 +30,6 @@ from durable_crawler.frontier.statements import MIGRATIONS, SCHEMA_VERSION
 from durable_crawler.outcomes import Hop, Outcome
 
 SEED = ("https://a.example/", "a.example")
-OTHER = ("https://b.example/", "b.example")
 OK = Result(Outcome.OK, 200, bytes=10, title="x")
 
 OLD = Path(__file__).parent / "data"

@@ -69,7 +69,7 @@ UPDATE pages SET state = 'pending'
 
 -- name: add_pages
 -- [hash_high, hash_low, url, host_id, depth, found_on], all of them covered by the spec. What is known is left as it is,
--- except that a shorter way may be found to a page that waits, or to one that was too deep.
+-- except that a shorter way may be found to a page that is not done, or to one that was too deep.
 INSERT INTO pages (hash_high, hash_low, url, host_id, depth, found_on, state)
 SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, 'pending'
   FROM json_each(:pages) WHERE true
@@ -79,7 +79,7 @@ ON CONFLICT (hash_high, hash_low) DO UPDATE
        state = CASE pages.state WHEN 'excluded' THEN 'pending' ELSE pages.state END
  WHERE pages.url <> excluded.url
     OR pages.state = 'excluded'
-    OR (pages.state IN ('pending', 'deferred') AND excluded.depth < pages.depth)
+    OR (pages.state <> 'done' AND excluded.depth < pages.depth)
 RETURNING host_id;
 
 -- name: leave_out
