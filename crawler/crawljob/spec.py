@@ -7,6 +7,7 @@ schema says to the API server what the validators say to everybody else; both ar
 
 from __future__ import annotations
 
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated, Any, Literal, Self
 
 import ada_url
@@ -61,6 +62,42 @@ Seed = Annotated[
         json_schema_extra={"pattern": _SEED_PATTERN, **cel(_SEED_RULE, _SEED_MESSAGE)},
     ),
     AfterValidator(_web_address),
+]
+
+
+_TRANSITIONAL = tuple(map(IPv6Network, ("::/96", "::ffff:0:0/96", "64:ff9b::/96", "2001::/32", "2002::/16")))
+"""IPv6 addresses that stand for IPv4 ones. They are judged by those: to allow some of these would allow nothing."""
+_OWN = IPv6Network("::/127")  # unspecified and loopback, which stand for nothing
+
+
+def _network(cidr: str) -> str:
+    try:
+        network = ip_network(cidr)
+    except ValueError as error:
+        hint = "; its host bits must be zero" if "host bits" in str(error) else ""
+        raise ValueError(f"must be a range such as 10.0.0.0/8 or fd00::/8{hint}") from None
+    if isinstance(network, IPv6Network) and _stands_for_ipv4(network):
+        raise ValueError("stands for IPv4 addresses; name their range, such as 10.0.0.0/8")
+    return cidr
+
+
+def _stands_for_ipv4(network: IPv6Network) -> bool:
+    return not network.subnet_of(_OWN) and any(network.subnet_of(other) for other in _TRANSITIONAL)
+
+
+# A pattern for what is cheap to say, CEL for the rest (`isCIDR` alone takes host bits).
+Cidr = Annotated[
+    str,
+    Field(
+        min_length=4,
+        max_length=43,
+        pattern=r"^[0-9A-Fa-f:.]+/(0|[1-9][0-9]{0,2})$",
+        json_schema_extra=cel(
+            "isCIDR(self) && cidr(self) == cidr(self).masked()",
+            "must be a range such as 10.0.0.0/8 or fd00::/8; its host bits must be zero",
+        ),
+    ),
+    AfterValidator(_network),
 ]
 
 
@@ -131,6 +168,24 @@ class Fetch(Model):
         description="The User-Agent header. It begins with a product token (letters, _ and -), and should say "
         "where the owner of a site finds out more.",
     )
+
+
+class Network(Model):
+    """Where the crawl may connect to."""
+
+    allow_cidrs: tuple[Cidr, ...] = Field(
+        (),
+        alias="allowCIDRs",
+        max_length=100,
+        description="Ranges that may be connected to although they are not public: private, loopback, documentation "
+        "and all other addresses that are not global unicast are refused, whatever name, literal or redirect leads "
+        "there. A cloud's metadata address is refused in a wider range too, unless it is named (/32, /128).",
+    )
+
+    @property
+    def ranges(self) -> tuple[IPv4Network | IPv6Network, ...]:
+        """``allow_cidrs`` as networks."""
+        return tuple(map(ip_network, self.allow_cidrs))
 
 
 class Listen(Model):
@@ -263,6 +318,7 @@ class CrawlJobSpec(Model):
     )
     scope: Scope = Field(default_factory=Scope, description="Which pages belong to the crawl.")
     fetch: Fetch = Field(default_factory=Fetch, description="How pages are requested.")
+    network: Network = Field(default_factory=Network, description="Where the crawl may connect to.")
     listen: Listen = Field(default_factory=Listen, description="Where health, metrics and progress are served.")
     image: str | None = Field(
         None, min_length=1, max_length=512, description="The crawler's image; the operator's own without it."
@@ -292,6 +348,7 @@ __all__ = [
     "CrawlJobSpec",
     "Fetch",
     "Listen",
+    "Network",
     "PodTemplate",
     "Resources",
     "RestartPolicy",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -20,6 +21,7 @@ from yarl import URL
 from crawljob import spec
 from crawljob.units import seconds
 from durable_crawler import redirects
+from durable_crawler.addresses import Network
 from durable_crawler.clock import Clock
 from durable_crawler.fetch_body import ACCEPT_ENCODING, Body
 from durable_crawler.fetch_connector import Connector, Failure, response_class
@@ -96,16 +98,20 @@ class _Attempt:
 class Fetcher:
     """Fetches pages over kept connections. Made and closed inside a running event loop.
 
-    ``tls`` replaces the default context, which verifies certificates by the system's authorities.
+    ``allowed`` are ranges that may be connected to although they are not global unicast. ``tls`` replaces the default
+    context, which verifies certificates by the system's authorities.
     """
 
-    def __init__(self, spec: spec.Fetch, clock: Clock, *, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, spec: spec.Fetch, clock: Clock, *, allowed: Sequence[Network] = (), tls: ssl.SSLContext | None = None
+    ) -> None:
         self._clock = clock
         self._total = seconds(spec.total_timeout)
         self._max_body_bytes = spec.max_body_bytes
         connector = Connector(
             connect_timeout=seconds(spec.connect_timeout),
             tls_timeout=seconds(spec.tls_timeout),
+            allowed=allowed,
             limit=spec.workers,
             limit_per_host=spec.per_host,
             keepalive_timeout=KEEP_ALIVE,

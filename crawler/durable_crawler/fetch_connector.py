@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+from collections.abc import Sequence
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
 import aiohappyeyeballs
@@ -17,9 +19,11 @@ import aiohttp
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.http_exceptions import HttpProcessingError
 
+from durable_crawler.addresses import Network, refusal
 from durable_crawler.outcomes import Outcome
 
 if TYPE_CHECKING:
+    from aiohappyeyeballs import AddrInfoType
     from aiohttp.abc import ResolveResult
     from aiohttp.client import ClientTimeout
     from aiohttp.client_reqrep import ClientRequest
@@ -60,13 +64,50 @@ class Protocol(ResponseHandler):
         super().set_exception(exc, *cause)
 
 
-class Connector(aiohttp.TCPConnector):
-    """Connects within two deadlines: one for DNS and TCP, one for the TLS handshake; both in seconds."""
+class Guard:
+    """Makes the sockets of one connection, for addresses that may be connected to only (L11).
 
-    def __init__(self, *, connect_timeout: float, tls_timeout: float, **options: Any) -> None:
+    It is asked for each address that is about to be dialled: there is nothing between it and ``connect`` that another
+    answer of a name server, a literal or a redirect could get past.
+    """
+
+    def __init__(self, allowed: Sequence[Network]) -> None:
+        self._allowed = allowed
+        self._opened = False
+        self._reasons: list[str] = []
+
+    def __call__(self, info: AddrInfoType) -> socket.socket:
+        """A socket for an address. Raises ``OSError`` for one that is refused; another of the host may be allowed."""
+        family, kind, protocol, _, address = info
+        try:
+            reason = refusal(ip_address(address[0]), self._allowed)
+        except ValueError:
+            reason = f"{address[0]!r} is no address"
+        if reason is not None:
+            self._reasons.append(reason)
+            raise PermissionError(reason)
+        self._opened = True
+        return socket.socket(family, kind, protocol)
+
+    @property
+    def refused(self) -> str:
+        """Why none of the host's addresses was dialled; empty where one was."""
+        return "" if self._opened else "; ".join(self._reasons)
+
+
+class Connector(aiohttp.TCPConnector):
+    """Connects within two deadlines: one for DNS and TCP, one for the TLS handshake; both in seconds.
+
+    ``allowed`` are ranges that may be connected to although they are not global unicast.
+    """
+
+    def __init__(
+        self, *, connect_timeout: float, tls_timeout: float, allowed: Sequence[Network] = (), **options: Any
+    ) -> None:
         super().__init__(**options)
         self._connect_timeout = connect_timeout
         self._tls_timeout = tls_timeout
+        self._allowed = allowed
 
     async def _create_direct_connection(
         self, req: ClientRequest, traces: list[Trace], timeout: ClientTimeout, **_: Any
@@ -97,6 +138,7 @@ class Connector(aiohttp.TCPConnector):
             raise Failure(Outcome.CONNECT_ERROR, f"connection failed in the TLS handshake: {error}") from None
 
     async def _connected(self, host: str, port: int) -> socket.socket:
+        guard = Guard(self._allowed)
         try:
             async with asyncio.timeout(self._connect_timeout):
                 addresses = self._convert_hosts_to_addr_infos(await self._addresses(host, port))
@@ -104,11 +146,14 @@ class Connector(aiohttp.TCPConnector):
                     addresses,
                     happy_eyeballs_delay=self._happy_eyeballs_delay,
                     interleave=self._interleave,
-                    socket_factory=self._socket_factory,
+                    socket_factory=guard,
                 )
         except TimeoutError:
             raise Failure(Outcome.CONNECT_TIMEOUT, f"no connection within {self._connect_timeout:g} s") from None
         except (OSError, RuntimeError) as error:  # uvloop raises RuntimeError for some refused connections
+            if guard.refused:
+                detail = f"{guard.refused}; network.allowCIDRs opens a range"
+                raise Failure(Outcome.ADDRESS_REFUSED, detail) from None
             raise Failure(Outcome.CONNECT_ERROR, str(error)) from None
 
     async def _addresses(self, host: str, port: int) -> list[ResolveResult]:

@@ -27,6 +27,8 @@ class Outcome(StrEnum):
     """A redirect to another authority: recorded, never contacted."""
     REDIRECT_INVALID = "redirect_invalid"
     """A redirect without a usable Location, a loop, or more than 10 hops."""
+    ADDRESS_REFUSED = "address_refused"
+    """The host is at an address that the crawl may not connect to (law L11)."""
     DNS_ERROR = "dns_error"
     CONNECT_ERROR = "connect_error"
     CONNECT_TIMEOUT = "connect_timeout"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from durable_crawler.traps import trap
 from durable_crawler.urls import MAX_LENGTH, Refusal, authority, canonical
 
 STATUSES = frozenset({301, 302, 303, 307, 308})
@@ -49,11 +50,17 @@ def judge(location: str | None, asked: Sequence[str]) -> Follow | OutOfScope | I
         return Invalid(f"Location refused: {target}", one_line(location.rpartition("@")[2], MAX_LENGTH))
     if authority(target) != authority(asked[-1]):
         return OutOfScope(target)
+    reason = _objection(target, asked)
+    return Follow(target) if reason is None else Invalid(reason, target)
+
+
+def _objection(target: str, asked: Sequence[str]) -> str | None:
     if target in asked:
-        return Invalid("loop", target)
+        return "loop"
     if len(asked) > MAX_HOPS:
-        return Invalid(f"more than {MAX_HOPS} redirects", target)
-    return Follow(target)
+        return f"more than {MAX_HOPS} redirects"
+    kind = trap(target)
+    return None if kind is None else f"Location refused: {kind}"
 
 
 def header_text(value: str) -> str:

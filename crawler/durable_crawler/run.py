@@ -99,7 +99,7 @@ async def _crawl_with(
         listener = Listener(spec.listen.address, spec.listen.port, stats, ready=lambda: not stop.requested.is_set())
         await listener.start()
         stack.push_async_callback(listener.aclose)
-        fetcher = Fetcher(spec.fetch, clock)
+        fetcher = Fetcher(spec.fetch, clock, allowed=spec.network.ranges)
         stack.push_async_callback(fetcher.aclose)
         if show_bar:
             await stack.enter_async_context(show_progress(stats))

@@ -11,6 +11,7 @@ import zlib
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from ipaddress import ip_network
 from tempfile import NamedTemporaryFile
 from typing import Any
 
@@ -24,6 +25,7 @@ from durable_crawler.fetch_connector import Failure
 from durable_crawler.outcomes import Hop, Outcome
 from durable_crawler.redirects import MAX_HOPS
 
+LOOPBACK = (ip_network("127.0.0.0/8"),)
 HTML_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n"
 
 Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]]
@@ -97,7 +99,7 @@ async def site(answers: dict[str, Answer] | Script | None = None, **options: Any
 
 @asynccontextmanager
 async def fetcher(tls: ssl.SSLContext | None = None, **fields: Any) -> AsyncIterator[Fetcher]:
-    async with Fetcher(Fetch(**fields), SystemClock(), tls=tls) as made:
+    async with Fetcher(Fetch(**fields), SystemClock(), allowed=LOOPBACK, tls=tls) as made:
         yield made
 
 
