@@ -32,7 +32,7 @@ CREATE TABLE pages_2 (
   CHECK ((state = 'leased') = (epoch IS NOT NULL)),
   CHECK ((state = 'leased') = (lease_until_ms IS NOT NULL)),
   CHECK ((state = 'deferred') = (due_ms IS NOT NULL)),
-  CHECK (state IN ('pending', 'excluded') OR counted = 1),
+  CHECK (state IN ('pending', 'excluded', 'done') OR counted = 1), -- done unclaimed: closed with its whole host
   CHECK (state <> 'leased' OR attempts > 0)
 ) STRICT;
 
