@@ -7,6 +7,7 @@ what protego leaves to its caller: bytes to text, the size limit, the exact prod
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import cached_property
 
 from protego import Protego
@@ -29,6 +30,20 @@ def product_token(user_agent: str) -> str:
     """The product token of a User-Agent header: what groups of a robots.txt are matched with (section 2.2.1)."""
     match = _TOKEN.match(user_agent)
     return match[0].lower() if match else ""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownRobots:
+    """What is known of an origin's robots.txt, as the frontier keeps it. Times are milliseconds since the epoch.
+
+    ``body`` is the file, empty where there is none and all is allowed. With ``failures`` it has not been reached that
+    many times in a row, and is not asked again before ``expires_ms``.
+    """
+
+    origin: str
+    body: bytes
+    failures: int
+    expires_ms: int
 
 
 class Robots:

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from durable_crawler.clock import Clock
 from durable_crawler.outcomes import Fetched, Outcome
-from durable_crawler.robots import Robots
+from durable_crawler.robots import KnownRobots, Robots
 
 CACHED_MS = 24 * 60 * 60 * 1000
 """How long an answer is used (section 2.4)."""
@@ -25,20 +25,6 @@ UNREACHABLE_WAITS_MS = (300_000, 600_000, 1_200_000)
 """Waits after each failure to reach a robots.txt; after the last one the origin is given up."""
 
 _PARSED_KEPT = 512  # parsed files in memory; the others are read back from the frontier
-
-
-@dataclass(frozen=True, slots=True)
-class KnownRobots:
-    """What is known of an origin's robots.txt, as the frontier keeps it. Times are milliseconds since the epoch.
-
-    ``body`` is the file, empty where there is none and all is allowed. With ``failures`` it has not been reached that
-    many times in a row, and is not asked again before ``expires_ms``.
-    """
-
-    origin: str
-    body: bytes
-    failures: int
-    expires_ms: int
 
 
 class Store(Protocol):

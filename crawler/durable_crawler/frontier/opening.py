@@ -27,6 +27,7 @@ from durable_crawler.frontier.model import (
     Host,
 )
 from durable_crawler.frontier.statements import MIGRATIONS, SCHEMA_VERSION, STATEMENTS
+from durable_crawler.politeness import Pace
 from durable_crawler.urls import url_hash
 
 APPLICATION_ID = 0x44435246  # "DCRF", in the header of the file (SQLite file format, offset 68)
@@ -236,7 +237,10 @@ def _admit(connection: sqlite3.Connection, path: Path, admission: Admission, now
 def _hosts(connection: sqlite3.Connection, covered: Mapping[str, object]) -> list[tuple[Host, bool]]:
     """The approved hosts, each with whether it has pending pages."""
     rows = connection.execute(STATEMENTS["hosts"], covered)
-    return [(Host(host_id, authority, closed), bool(stocked)) for host_id, authority, closed, stocked in rows]
+    return [
+        (Host(host_id, authority, closed, Pace(gap_ms / 1000, 0, failures, openings)), bool(stocked))
+        for host_id, authority, closed, gap_ms, failures, openings, stocked in rows
+    ]
 
 
 def as_json(value: Sequence[object]) -> str:
