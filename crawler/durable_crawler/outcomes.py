@@ -20,7 +20,7 @@ class Outcome(StrEnum):
     HTTP_ERROR = "http_error"
     """A final response outside 2xx and 3xx."""
     TOO_LARGE = "too_large"
-    """The decoded body exceeded ``fetch.maxBodyBytes``; nothing of it was kept."""
+    """The decoded body exceeded ``fetch.maxBodyBytes``, or is a decompression bomb; nothing of it was kept."""
     TRUNCATED = "truncated"
     """The connection ended before the body did."""
     REDIRECT_OUT_OF_SCOPE = "redirect_out_of_scope"
@@ -36,6 +36,12 @@ class Outcome(StrEnum):
     TLS_TIMEOUT = "tls_timeout"
     HEADER_TIMEOUT = "header_timeout"
     TOTAL_TIMEOUT = "total_timeout"
+    ROBOTS_DISALLOWED = "robots_disallowed"
+    """The host's robots.txt forbids it; the error names the line."""
+    ROBOTS_UNREACHABLE = "robots_unreachable"
+    """Nobody knows what the host's robots.txt says, and so it was not requested."""
+    HOST_DEAD = "host_dead"
+    """No connection to its host came about for a long time; closed together with all that waited for it."""
     PROTOCOL_ERROR = "protocol_error"
     """Bytes that are not HTTP, or a body that its Content-Encoding does not describe."""
 
@@ -92,6 +98,8 @@ class Fetched:
     """Whether the cause lies with the host rather than the page: its gate closes for one backoff (L7)."""
     error: str = ""
     """A short cause for people and logs, at most 200 characters, without line breaks."""
+    robots_tags: tuple[str, ...] = ()
+    """The X-Robots-Tag values of the last response, one for each line of the header."""
 
 
 @dataclass(frozen=True, slots=True)
