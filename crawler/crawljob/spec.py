@@ -11,7 +11,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated, Any, Literal, Self
 
 import ada_url
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic.alias_generators import to_camel
 
 from crawljob import __version__
@@ -130,6 +130,20 @@ class Scope(Model):
         le=100_000,
         description="Distinct links taken from one page; what is above is dropped and counted.",
     )
+    follow: tuple[Literal["a", "area", "frame", "iframe", "next"], ...] = Field(
+        ("a", "area"),
+        min_length=1,
+        max_length=5,
+        json_schema_extra={"x-kubernetes-list-type": "set"},
+        description="Elements whose references are links; next is <link rel=next>.",
+    )
+
+    @field_validator("follow")
+    @classmethod
+    def _each_once(cls, follow: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(follow)) < len(follow):
+            raise ValueError("must name each element once")
+        return follow
 
 
 class Fetch(Model):
@@ -186,6 +200,23 @@ class Network(Model):
     def ranges(self) -> tuple[IPv4Network | IPv6Network, ...]:
         """``allow_cidrs`` as networks."""
         return tuple(map(ip_network, self.allow_cidrs))
+
+
+class Politeness(Model):
+    """What the owners of sites are owed."""
+
+    robots: Literal["obey", "ignore"] = Field(
+        "obey", description="Whether robots.txt is obeyed (RFC 9309); ignore is for sites of your own."
+    )
+    delay: Annotated[str, DurationWithin("0s", "1h")] = Field(
+        "0s", description="Least time between the starts of two pages of one authority."
+    )
+    max_crawl_delay: Annotated[str, DurationWithin("0s", "1h")] = Field(
+        "60s", description="The longest Crawl-delay of a robots.txt that is obeyed; a longer one is cut to this."
+    )
+    max_retry_after: Annotated[str, DurationWithin("0s", "24h")] = Field(
+        "30s", description="The longest Retry-After that is obeyed; a longer one is cut to this."
+    )
 
 
 class Listen(Model):
@@ -319,6 +350,7 @@ class CrawlJobSpec(Model):
     scope: Scope = Field(default_factory=Scope, description="Which pages belong to the crawl.")
     fetch: Fetch = Field(default_factory=Fetch, description="How pages are requested.")
     network: Network = Field(default_factory=Network, description="Where the crawl may connect to.")
+    politeness: Politeness = Field(default_factory=Politeness, description="What the owners of sites are owed.")
     listen: Listen = Field(default_factory=Listen, description="Where health, metrics and progress are served.")
     image: str | None = Field(
         None, min_length=1, max_length=512, description="The crawler's image; the operator's own without it."
@@ -350,6 +382,7 @@ __all__ = [
     "Listen",
     "Network",
     "PodTemplate",
+    "Politeness",
     "Resources",
     "RestartPolicy",
     "Scope",

@@ -48,7 +48,10 @@ class Outcome(StrEnum):
     @property
     def failed(self) -> bool:
         """Whether the page gave nothing usable (what ``failed`` counts in status and metrics)."""
-        return self not in (Outcome.OK, Outcome.NOT_HTML, Outcome.REDIRECT_OUT_OF_SCOPE)
+        return self not in _NO_FAILURES
+
+
+_NO_FAILURES = frozenset({Outcome.OK, Outcome.NOT_HTML, Outcome.REDIRECT_OUT_OF_SCOPE, Outcome.ROBOTS_DISALLOWED})
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """How hard a host may be asked: the gap between requests, what an incident does to it, and when a host counts as dead.
 
-Pure: ``Pace`` is one host's state, the functions say what an event makes of it. The board applies it, the frontier keeps
-it, so that a restart is as polite as the run before it (laws L7 and L9).
+Pure: ``Pace`` is one host's state, the functions say what an event makes of it. The board applies it, the frontier
+keeps it, so that a restart is as polite as the run before it (laws L7 and L9).
 """
 
 from __future__ import annotations

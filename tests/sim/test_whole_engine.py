@@ -102,6 +102,7 @@ class Simulation:
             self.spec,
             frontier,
             fetcher=self.site,
+            robots=None,
             observer=self.seen,
             clock=clock,
             random=self.jitter,

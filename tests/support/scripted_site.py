@@ -15,6 +15,7 @@ from random import Random
 from durable_crawler.outcomes import Fetched, Hop, Outcome
 from durable_crawler.settle import classify
 from durable_crawler.urls import authority
+from durable_crawler.work import MayFollow
 
 CLOCK_ERROR = 0.002
 """Seconds by which stored times, which are milliseconds, may differ from the loop's."""
@@ -168,7 +169,7 @@ class Site:
     in_flight: Counter[str] = field(default_factory=Counter)
     most: Counter[str] = field(default_factory=Counter)
 
-    async def fetch(self, url: str) -> Fetched:
+    async def fetch(self, url: str, may_follow: MayFollow) -> Fetched:
         loop = asyncio.get_running_loop()
         request = Request(url, loop.time())
         self.log.append(request)

@@ -27,7 +27,7 @@ from durable_crawler.frontier.model import (
     Host,
 )
 from durable_crawler.frontier.statements import MIGRATIONS, SCHEMA_VERSION, STATEMENTS
-from durable_crawler.politeness import Pace
+from durable_crawler.politeness import OPEN_MAX, Pace
 from durable_crawler.urls import url_hash
 
 APPLICATION_ID = 0x44435246  # "DCRF", in the header of the file (SQLite file format, offset 68)
@@ -35,8 +35,8 @@ APPLICATION_ID = 0x44435246  # "DCRF", in the header of the file (SQLite file fo
 CANONICALISATION = 1
 """Version of the rules of ``urls.canonical``; URLs of another version would not be recognised as the same."""
 
-# No backoff is longer: a due time beyond it was stored under a clock that was ahead.
-LONGEST_WAIT_MS = 60 * 1000
+# No open circuit is longer: a time beyond it was stored under a clock that was ahead.
+LONGEST_WAIT_MS = round(OPEN_MAX * 1000)
 
 WAL_KEPT_BYTES = 64 * 1024 * 1024
 """What a checkpoint leaves of the WAL's file; it is reused, and only a long reader makes it larger."""

@@ -1,4 +1,4 @@
--- Schema version 3: politeness survives a crash (law L9), not only the time until which a host is left alone.
+-- Schema version 4: politeness survives a crash (law L9), not only the time until which a host is left alone.
 
 ALTER TABLE hosts ADD COLUMN gap_ms   INTEGER NOT NULL DEFAULT 0 CHECK (gap_ms >= 0);   -- what incidents made of it
 ALTER TABLE hosts ADD COLUMN failures INTEGER NOT NULL DEFAULT 0 CHECK (failures >= 0); -- connections, in a row
