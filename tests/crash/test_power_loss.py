@@ -26,7 +26,7 @@ from durable_crawler.politeness import Pace
 
 SITE = "http://a.example/"
 ADMISSION = Admission(((SITE, "a.example"),), 16)
-FLUSHES = 40
+FLUSHES = 42
 CUTS = 60
 NOW_MS = 1_800_000_000_000
 
@@ -53,17 +53,20 @@ class Workload:
         self.acknowledged = Acknowledged()
 
     async def run(self) -> None:
-        for _ in range(2):  # the second start finds what the first has left, leases included
+        for start in range(3):  # each finds what the one before has left
             opened = opening.prepare(self._path, ADMISSION, self._now_ms)
             self.acknowledged.epochs.append((len(self._disk.events), opened.epoch))
             self._held = []
             connection: Any = opening.connect(self._path)
             assert isinstance(connection, Connection)
-            for _ in range(FLUSHES // 2):
+            for _ in range(FLUSHES // 3):
                 await self._flush(connection, opened)
                 if self._chance.random() < 0.15:
                     connection.execute(STATEMENTS["checkpoint"])
-            # Not closed: a process that was killed leaves its WAL as it is.
+            if start == 1:  # an orderly end; the others were killed, and leave their WAL as it is
+                connection.execute(STATEMENTS["closed"], {"epoch": opened.epoch})
+                connection.execute(STATEMENTS["last_checkpoint"])
+                connection.close()
 
     async def _flush(self, connection: Connection, opened: opening.Opened) -> None:
         async def run(name: str, parameters: Any) -> list[group.Row]:

@@ -12,6 +12,7 @@ import stat
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -268,6 +269,15 @@ async def test_verification_09_duplicates_large_bodies_transient_and_terminal_st
         assert site.requests == asked
 
 
+@pytest.fixture
+def lax_umask() -> Iterator[None]:
+    """As most people's is."""
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("lax_umask")
 async def test_verification_10_files_are_private_and_only_the_configured_address_is_listened_on(
     tmp_path: Path,
 ) -> None:
@@ -275,7 +285,6 @@ async def test_verification_10_files_are_private_and_only_the_configured_address
     async with Website({"/": page("/slow"), "/slow": after(held, page())}) as site:
         state = tmp_path / "new" / "state"
         db = state / "frontier.db"
-        os.umask(0o022)  # as most people's is
         async with crawling(*arguments(site.url, db=db), cwd=tmp_path) as run:
             assert await run.until(lambda: "/slow" in site.requests, site.asked)
             assert stat.S_IMODE(state.stat().st_mode) == 0o700

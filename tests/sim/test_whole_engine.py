@@ -173,6 +173,7 @@ def test_stopped_at_any_time_and_resumed_it_ends_with_the_same(seed: int) -> Non
             if stop.requested.is_set():
                 stops += 1
                 assert loop.time() - asked <= (2 if urgent else DRAIN_SECONDS) + 2, "law L12"
+                assert simulation.site.log[-1].started <= asked, "nothing begins after the request to stop"
             await asyncio.sleep(simulation.chance.choice([0, 0.1, 5]))
 
     simulation.simulate(main())

@@ -569,8 +569,9 @@ class FrontierSuite:
         frontier = await maker.open((A, B), clock=clock)
         for lease in await claim(frontier):
             await frontier.finish(lease, OK, links(frontier, "1", "2", "3"))
-        leases, now = await claim(frontier), clock.wall_ms()
-        waits = zip(leases, (300, 900, 600), strict=True)
+        (first, *others), now = await claim(frontier), clock.wall_ms()
+        await frontier.finish(first, OK, [], HostState(Pace(), now + 900))
+        waits = zip(others, (600, 300), strict=True)
         await asyncio.gather(*(frontier.finish(lease, OK, [], HostState(Pace(), now + wait)) for lease, wait in waits))
         await frontier.close()
         frontier = await maker.open((A, B), clock=clock)
