@@ -7,10 +7,11 @@ schema says to the API server what the validators say to everybody else; both ar
 
 from __future__ import annotations
 
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated, Any, Literal, Self
 
 import ada_url
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic.alias_generators import to_camel
 
 from crawljob import __version__
@@ -64,6 +65,42 @@ Seed = Annotated[
 ]
 
 
+_TRANSITIONAL = tuple(map(IPv6Network, ("::/96", "::ffff:0:0/96", "64:ff9b::/96", "2001::/32", "2002::/16")))
+"""IPv6 addresses that stand for IPv4 ones. They are judged by those: to allow some of these would allow nothing."""
+_OWN = IPv6Network("::/127")  # unspecified and loopback, which stand for nothing
+
+
+def _network(cidr: str) -> str:
+    try:
+        network = ip_network(cidr)
+    except ValueError as error:
+        hint = "; its host bits must be zero" if "host bits" in str(error) else ""
+        raise ValueError(f"must be a range such as 10.0.0.0/8 or fd00::/8{hint}") from None
+    if isinstance(network, IPv6Network) and _stands_for_ipv4(network):
+        raise ValueError("stands for IPv4 addresses; name their range, such as 10.0.0.0/8")
+    return cidr
+
+
+def _stands_for_ipv4(network: IPv6Network) -> bool:
+    return not network.subnet_of(_OWN) and any(network.subnet_of(other) for other in _TRANSITIONAL)
+
+
+# A pattern for what is cheap to say, CEL for the rest (`isCIDR` alone takes host bits).
+Cidr = Annotated[
+    str,
+    Field(
+        min_length=4,
+        max_length=43,
+        pattern=r"^[0-9A-Fa-f:.]+/(0|[1-9][0-9]{0,2})$",
+        json_schema_extra=cel(
+            "isCIDR(self) && cidr(self) == cidr(self).masked()",
+            "must be a range such as 10.0.0.0/8 or fd00::/8; its host bits must be zero",
+        ),
+    ),
+    AfterValidator(_network),
+]
+
+
 class Model(BaseModel):
     """What all parts share: camelCase outside, unknown fields refused, nothing changes after construction."""
 
@@ -93,6 +130,20 @@ class Scope(Model):
         le=100_000,
         description="Distinct links taken from one page; what is above is dropped and counted.",
     )
+    follow: tuple[Literal["a", "area", "frame", "iframe", "next"], ...] = Field(
+        ("a", "area"),
+        min_length=1,
+        max_length=5,
+        json_schema_extra={"x-kubernetes-list-type": "set"},
+        description="Elements whose references are links; next is <link rel=next>.",
+    )
+
+    @field_validator("follow")
+    @classmethod
+    def _each_once(cls, follow: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(follow)) < len(follow):
+            raise ValueError("must name each element once")
+        return follow
 
 
 class Fetch(Model):
@@ -130,6 +181,41 @@ class Fetch(Model):
         pattern=r"^[A-Za-z_-]+(/[!-~]+)?( [ -~]*)?$",
         description="The User-Agent header. It begins with a product token (letters, _ and -), and should say "
         "where the owner of a site finds out more.",
+    )
+
+
+class Network(Model):
+    """Where the crawl may connect to."""
+
+    allow_cidrs: tuple[Cidr, ...] = Field(
+        (),
+        alias="allowCIDRs",
+        max_length=100,
+        description="Ranges that may be connected to although they are not public: private, loopback, documentation "
+        "and all other addresses that are not global unicast are refused, whatever name, literal or redirect leads "
+        "there. A cloud's metadata address is refused in a wider range too, unless it is named (/32, /128).",
+    )
+
+    @property
+    def ranges(self) -> tuple[IPv4Network | IPv6Network, ...]:
+        """``allow_cidrs`` as networks."""
+        return tuple(map(ip_network, self.allow_cidrs))
+
+
+class Politeness(Model):
+    """What the owners of sites are owed."""
+
+    robots: Literal["obey", "ignore"] = Field(
+        "obey", description="Whether robots.txt is obeyed (RFC 9309); ignore is for sites of your own."
+    )
+    delay: Annotated[str, DurationWithin("0s", "1h")] = Field(
+        "0s", description="Least time between the starts of two pages of one authority."
+    )
+    max_crawl_delay: Annotated[str, DurationWithin("0s", "1h")] = Field(
+        "60s", description="The longest Crawl-delay of a robots.txt that is obeyed; a longer one is cut to this."
+    )
+    max_retry_after: Annotated[str, DurationWithin("0s", "24h")] = Field(
+        "30s", description="The longest Retry-After that is obeyed; a longer one is cut to this."
     )
 
 
@@ -263,6 +349,8 @@ class CrawlJobSpec(Model):
     )
     scope: Scope = Field(default_factory=Scope, description="Which pages belong to the crawl.")
     fetch: Fetch = Field(default_factory=Fetch, description="How pages are requested.")
+    network: Network = Field(default_factory=Network, description="Where the crawl may connect to.")
+    politeness: Politeness = Field(default_factory=Politeness, description="What the owners of sites are owed.")
     listen: Listen = Field(default_factory=Listen, description="Where health, metrics and progress are served.")
     image: str | None = Field(
         None, min_length=1, max_length=512, description="The crawler's image; the operator's own without it."
@@ -292,7 +380,9 @@ __all__ = [
     "CrawlJobSpec",
     "Fetch",
     "Listen",
+    "Network",
     "PodTemplate",
+    "Politeness",
     "Resources",
     "RestartPolicy",
     "Scope",

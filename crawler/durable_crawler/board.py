@@ -1,29 +1,53 @@
-"""Which hosts may be asked for pages now: slots in use, gates that are closed, and whose turn it is.
+"""Which hosts may be asked for pages now: slots in use, gates, gaps between starts, and whose turn it is.
 
-Pure bookkeeping in the process, used by ``engine``; what must survive a crash (the gates) is in the frontier as well.
-A host that must wait is left out of the next claim: it holds no worker and delays nobody (law L7).
+Pure bookkeeping in the process, used by ``engine`` and ``work``; what must survive a crash is in the frontier as well.
+A host that must wait is left out of the next claim: it holds no worker and delays nobody (law L7). Times are monotonic
+seconds unless they say otherwise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+
+from crawljob.spec import CrawlJobSpec
+from crawljob.units import seconds
+from durable_crawler import politeness
+from durable_crawler.clock import Clock
+from durable_crawler.frontier.model import Host
+from durable_crawler.politeness import OPENINGS_TO_GIVE_UP, Pace
+from durable_crawler.settle import Effect
 
 
 class Board:
-    """Slots and gates of the approved hosts. Times are monotonic seconds."""
+    """Slots, gates and paces of the approved hosts."""
 
-    def __init__(self, per_host: int, closed_until: Mapping[int, float]) -> None:
-        self._per_host = per_host
-        self._closed_until = dict(closed_until)
+    def __init__(self, spec: CrawlJobSpec, hosts: Iterable[Host], clock: Clock, *, robots: bool) -> None:
+        self._per_host = spec.fetch.per_host
+        self._delay = seconds(spec.politeness.delay)
+        self._max_crawl_delay = seconds(spec.politeness.max_crawl_delay)
+        now, now_ms = clock.monotonic(), clock.wall_ms()
+        self._closed_until: dict[int, float] = {}
+        self._paces: dict[int, Pace] = {}
+        for host in hosts:
+            if host.closed_until_ms > now_ms:
+                self._closed_until[host.id] = now + (host.closed_until_ms - now_ms) / 1000
+            # A host that an earlier run gave up is probed once more.
+            self._paces[host.id] = replace(host.pace, openings=min(host.pace.openings, OPENINGS_TO_GIVE_UP - 1))
+        self._unasked = set(self._paces) if robots else set()
+        self._crawl_delays: dict[int, float] = {}
         self._in_flight: dict[int, int] = {}
+        self._started: dict[int, float] = {}
         self._turn: dict[int, int] = {}
         self._turns = 0
 
-    def took(self, host: int) -> None:
+    def took(self, host: int, now: float) -> None:
         """A page of ``host`` is being worked on."""
         self._in_flight[host] = self._in_flight.get(host, 0) + 1
         self._turns += 1
         self._turn[host] = self._turns
+        self._started[host] = now
+        self._keep_gap(host)
 
     def gave_back(self, host: int) -> None:
         """The work on a page of ``host`` has ended."""
@@ -33,14 +57,57 @@ class Board:
         else:
             del self._in_flight[host]
 
+    def asked(self, host: int, now: float, crawl_delay: float | None) -> None:
+        """The robots.txt of ``host`` is known; its first page goes on, the others keep their distance."""
+        self._unasked.discard(host)
+        if crawl_delay is not None and self._crawl_delays.get(host) != crawl_delay:
+            self._crawl_delays[host] = crawl_delay
+            self._started[host] = now
+            self._keep_gap(host)
+
+    def behaved(self, host: int, effect: Effect, now: float, close_for: float | None) -> bool:
+        """How ``host`` behaved; whether anything changed that must be remembered.
+
+        Of failures in parallel only the first is an incident: the gate is closed when the others arrive.
+        """
+        before = self._paces[host]
+        match effect:
+            case Effect.ANSWERED:
+                pace = politeness.answered(before)
+            case Effect.OVERLOADED:
+                pace = politeness.overloaded(before) if self.is_open(host, now) else before
+            case Effect.UNCONNECTED:
+                pace, opened_for = politeness.unconnected(before)
+                close_for = max(close_for or 0.0, opened_for or 0.0)
+        self._paces[host] = pace
+        if close_for:
+            self.close(host, now + close_for)
+        return bool(close_for) or replace(pace, answers=0) != replace(before, answers=0)
+
     def close(self, host: int, until: float) -> None:
-        """No page of ``host`` before ``until``; a gate is only ever moved further away, so that parallel failures are
-        one incident."""
+        """No page of ``host`` before ``until``; a gate is only ever moved further away."""
         self._closed_until[host] = max(until, self._closed_until.get(host, 0.0))
+
+    def closed_until(self, host: int) -> float:
+        """When the gate of ``host`` opens, or has opened."""
+        return self._closed_until.get(host, 0.0)
 
     def is_open(self, host: int, now: float) -> bool:
         """Whether a page of ``host`` may be asked for."""
-        return self._closed_until.get(host, 0.0) <= now
+        return self.closed_until(host) <= now
+
+    def pace(self, host: int) -> Pace:
+        """What is known of how ``host`` behaves."""
+        return self._paces[host]
+
+    def gap(self, host: int) -> float:
+        """Seconds between the starts of two pages of ``host``."""
+        return politeness.gap(self._paces[host], self._delay, self._crawl_delays.get(host), self._max_crawl_delay)
+
+    def gates(self, hosts: Iterable[int], clock: Clock) -> dict[int, int]:
+        """Until when hosts are closed by a page that starts now (ms since the epoch), for those that keep a gap."""
+        now_ms = clock.wall_ms()
+        return {host: now_ms + round(gap * 1000) for host in hosts if (gap := self.gap(host))}
 
     def wants(self, stocked: Collection[int], free: int, now: float) -> dict[int, int]:
         """Slots to ask for by host, ``free`` at most in all, those first whose last page is longest ago."""
@@ -48,7 +115,7 @@ class Board:
         for host in sorted(stocked, key=lambda host: self._turn.get(host, 0)):
             if free <= 0:
                 break
-            slots = min(free, self._per_host - self._in_flight.get(host, 0))
+            slots = min(free, self._slots(host))
             if slots > 0 and self.is_open(host, now):
                 wants[host] = slots
                 free -= slots
@@ -58,7 +125,21 @@ class Board:
         """How many hosts with pages have a closed gate."""
         return sum(not self.is_open(host, now) for host in stocked)
 
-    def next_opening(self, stocked: Collection[int], now: float) -> float | None:
+    def next_opening(self, stocked: Mapping[int, object] | Collection[int], now: float) -> float | None:
         """When the next closed gate of a host with pages opens; ``None`` if none is closed."""
-        times = (self._closed_until.get(host, 0.0) for host in stocked)
+        times = (self.closed_until(host) for host in stocked)
         return min((time for time in times if time > now), default=None)
+
+    def _slots(self, host: int) -> int:
+        """How many more pages of ``host`` may be worked on, its gate apart."""
+        in_flight = self._in_flight.get(host, 0)
+        if host in self._unasked or self._paces[host].probing:
+            return 1 - in_flight  # one page finds out, for all of them
+        if self.gap(host):
+            return min(1, self._per_host - in_flight)
+        return self._per_host - in_flight
+
+    def _keep_gap(self, host: int) -> None:
+        gap = self.gap(host)
+        if gap:
+            self.close(host, self._started[host] + gap)

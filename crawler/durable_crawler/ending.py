@@ -18,7 +18,9 @@ async def explain(frontier: SqliteFrontier, spec: CrawlJobSpec) -> tuple[str, st
     if not await frontier.fetched_anything():
         rows = await frontier.seed_results(_SEEDS_NAMED)
         causes = "; ".join(_cause(*row) for row in rows)
-        return "NothingFetched", f"no page was fetched: {causes}" if causes else "no page was fetched"
+        unreachable = bool(rows) and all(row[1] == Outcome.ROBOTS_UNREACHABLE for row in rows)
+        reason = "RobotsUnreachable" if unreachable else "NothingFetched"
+        return reason, f"no page was fetched: {causes}" if causes else "no page was fetched"
     what = f"{counts.done:,} pages done, {counts.failed:,} of them failed"
     if counts.quarantined:
         what += f", {counts.quarantined:,} quarantined"
@@ -38,6 +40,10 @@ def _cause(url: str, outcome: str, status: int | None, final_url: str | None, ho
     if outcome == Outcome.REDIRECT_OUT_OF_SCOPE and hops:
         target = json.loads(hops)[-1][2]
         return f"{url} leads to {target}, which no seed approves (add it as a seed)"
+    if outcome == Outcome.ADDRESS_REFUSED:
+        return f"{final_url or url} is at no public address (open its range with network.allowCIDRs, or --allow-cidr)"
+    if outcome == Outcome.ROBOTS_DISALLOWED:
+        return f"{url} is disallowed by its robots.txt"
     if outcome == Outcome.HTTP_ERROR:
         return f"{final_url or url} answered {status}"
     return f"{url}: {outcome.replace('_', ' ')}"

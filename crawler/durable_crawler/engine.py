@@ -1,40 +1,29 @@
-"""Walks every page through its stages: claim → fetch → parse → settle → record → finish.
+"""Decides which pages are worked on, and when that ends: claims, leases, hosts' turns, the stop.
 
-One dispatcher claims, one task per claimed page works, one heartbeat renews. Bounds hold by construction: a page is
-claimed only for a free worker and a free slot of its host, so nothing is queued that is not in the frontier. ``run``
-composes the parts and is the only caller.
+One dispatcher claims, one task per claimed page works (``work``), one heartbeat renews. Bounds hold by construction: a
+page is claimed only for a free worker and a free slot of its host, so nothing is queued that is not in the frontier.
+``run`` composes the parts and is the only caller.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Protocol
 
 from crawljob.spec import CrawlJobSpec
-from durable_crawler.background import Background
 from durable_crawler.board import Board
 from durable_crawler.clock import Clock
-from durable_crawler.frontier import Deferral, Frontier, FrontierFullError, Lease, Link, Result, Verdict
+from durable_crawler.frontier import Frontier, FrontierFullError, Lease
 from durable_crawler.frontier.model import QUARANTINE_AFTER
 from durable_crawler.heartbeat import Heartbeat
-from durable_crawler.hostile import objection
-from durable_crawler.outcomes import Fetched, Outcome, PageRecord, Stage
-from durable_crawler.parse import Parsed, parse
-from durable_crawler.settle import Done, RetryLater, settle
+from durable_crawler.outcomes import Outcome
+from durable_crawler.robots_gate import RobotsGate
 from durable_crawler.stop import Stop
-from durable_crawler.urls import authority
+from durable_crawler.work import Fetcher, Job, Records, Work
 
 DRAIN_SECONDS = 10.0
 """How long pages in flight may go on after a request to stop; all in all law L12 allows 25 s."""
-
-BIG_BODY_BYTES = 256 * 1024
-"""Bodies above are parsed in a thread: they would hold up the event loop, and a thread hop costs little beside them."""
-
-PARSERS = 2
-"""Large pages that are parsed at once; more would only take turns on the interpreter's lock."""
 
 TRUST_MARGIN_SECONDS = 10.0
 """So long before it runs out a lease is not trusted any more (law L5): its page's work is thrown away unasked."""
@@ -43,24 +32,8 @@ RECHECK_SECONDS = 5.0
 """How often leases that nobody works on any more (lost ones) are looked at until they expire."""
 
 
-class Fetcher(Protocol):
-    """What the engine needs of ``fetch``."""
-
-    async def fetch(self, url: str) -> Fetched:
-        """One attempt at a URL; never raises for what the network or the server does."""
-        ...
-
-
-class Observer(Protocol):
+class Observer(Records, Protocol):
     """What the engine tells telemetry; nothing of it may block or raise (law L16)."""
-
-    def page_settled(self, record: PageRecord) -> None:
-        """The work on a claim has ended."""
-        ...
-
-    def leases(self, *, expired: int = 0, lost: int = 0, recovered: int = 0) -> None:
-        """Leases that ran out, or were found to be somebody else's."""
-        ...
 
     def working(self, pages: int) -> None:
         """How many pages are being worked on."""
@@ -69,20 +42,6 @@ class Observer(Protocol):
     def waiting(self, hosts: int) -> None:
         """How many hosts with pages may not be asked yet."""
         ...
-
-
-@dataclass(slots=True, eq=False)
-class _Job:
-    """A page that is being worked on."""
-
-    lease: Lease
-    trusted_until: float
-    """Monotonic seconds, moved on by each renewal."""
-    task: asyncio.Task[None] | None = None
-    lost: bool = False
-    stages: list[Stage] = field(default_factory=list)
-    fetched: Fetched | None = None
-    links: int = 0
 
 
 class Engine:
@@ -94,26 +53,27 @@ class Engine:
         frontier: Frontier,
         *,
         fetcher: Fetcher,
+        robots: RobotsGate | None,
         observer: Observer,
         clock: Clock,
         random: Callable[[], float],
     ) -> None:
         self._spec = spec
         self._frontier = frontier
-        self._fetcher = fetcher
         self._observer = observer
         self._clock = clock
-        self._random = random
-        self._approved = {host.authority: host.id for host in frontier.hosts.values()}
-        now_ms = clock.wall_ms()
-        closed = {
-            host.id: clock.monotonic() + (host.closed_until_ms - now_ms) / 1000
-            for host in frontier.hosts.values()
-            if host.closed_until_ms > now_ms
-        }
-        self._board = Board(spec.fetch.per_host, closed)
-        self._background = Background(PARSERS, "parser")
-        self._jobs: dict[int, _Job] = {}
+        self._board = Board(spec, frontier.hosts.values(), clock, robots=robots is not None)
+        self._work = Work(
+            spec,
+            frontier,
+            self._board,
+            fetcher=fetcher,
+            robots=robots,
+            records=observer,
+            clock=clock,
+            random=random,
+        )
+        self._jobs: dict[int, Job] = {}
         self._wake = asyncio.Event()
         self._suspects = False
         self._failure: BaseException | None = None
@@ -169,13 +129,14 @@ class Engine:
         free = self._free()
         if free <= 0:
             return
+        await self._bury_the_dead()
         snapshot = self._frontier.snapshot
         wants = self._board.wants(self._frontier.stocked, free, self._clock.monotonic())
         due = snapshot.next_due_ms is not None and snapshot.next_due_ms <= self._clock.wall_ms()
         if not (wants or due or snapshot.leased > len(self._jobs)):
             return
         asked = self._clock.monotonic()
-        claimed = await self._frontier.claim(wants, free)
+        claimed = await self._frontier.claim(wants, free, self._board.gates(wants, self._clock))
         if claimed.expired:
             self._observer.leases(expired=claimed.expired)
         await self._give_up([self._jobs[lease.page_id] for lease in claimed.leases if lease.page_id in self._jobs])
@@ -196,6 +157,11 @@ class Engine:
         free = self._free()
         if self._board.wants(self._frontier.stocked, free, self._clock.monotonic()).keys() - wants.keys():
             self._wake.set()  # hosts that this claim did not ask for: stocked by it, or it left workers free after all
+
+    async def _bury_the_dead(self) -> None:
+        """Close all that waits for hosts that were given up; one commit each, however many pages."""
+        for host in [host for host in self._frontier.stocked if self._board.pace(host).dead]:
+            await self._frontier.close_host(host, Outcome.HOST_DEAD, "the host could not be connected to")
 
     def _free(self) -> int:
         """How many pages may be claimed."""
@@ -244,21 +210,21 @@ class Engine:
         self._wake.set()
 
     def _start(self, lease: Lease, claimed: float) -> None:
-        job = _Job(lease, self._trusted_until(claimed))
+        job = Job(lease, self._trusted_until(claimed))
         self._jobs[lease.page_id] = job
-        self._board.took(lease.host_id)
+        self._board.took(lease.host_id, self._clock.monotonic())
         self._observer.working(len(self._jobs))
-        job.task = asyncio.create_task(self._work(job), name=f"page {lease.page_id}")
+        job.task = asyncio.create_task(self._work.page(job), name=f"page {lease.page_id}")
         job.task.add_done_callback(lambda task: self._ended(job, task))
 
-    async def _give_up(self, jobs: Sequence[_Job]) -> None:
+    async def _give_up(self, jobs: Sequence[Job]) -> None:
         """End the work on pages that were just claimed anew: their leases ran out (we were stopped, or too slow)."""
         tasks = [job.task for job in jobs if job.task is not None]
         for job in jobs:
             self._lose(job.lease)
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _ended(self, job: _Job, task: asyncio.Task[None]) -> None:
+    def _ended(self, job: Job, task: asyncio.Task[None]) -> None:
         del self._jobs[job.lease.page_id]
         self._board.gave_back(job.lease.host_id)
         self._observer.working(len(self._jobs))
@@ -287,91 +253,6 @@ class Engine:
         if job.task is not None:
             job.task.cancel()
 
-    async def _work(self, job: _Job) -> None:
-        settled = "released"
-        try:
-            fetched = await self._fetch(job)
-            parsed = await self._parse(job, fetched)
-            fetched = job.fetched or fetched
-            decision = settle(fetched, job.lease.retries, self._spec.fetch.retries, self._random)
-            closed = self._close_host(job.lease, decision.close_host_for)  # how the host is stays true in any case
-            if self._clock.monotonic() >= job.trusted_until:
-                job.lost = True
-                return
-            started = self._clock.wall_ns()
-            match decision:
-                case RetryLater():
-                    due_ms = self._clock.wall_ms() + round(decision.delay * 1000)
-                    verdict = await self._frontier.defer(job.lease, Deferral(due_ms, closed))
-                    settled = "deferred"
-                case Done():
-                    links = self._links(job, parsed)
-                    verdict = await self._frontier.finish(job.lease, _result(job, decision, parsed), links, closed)
-                    settled = "done"
-            job.stages.append(Stage("commit", started, self._clock.wall_ns()))
-            job.lost = verdict is Verdict.LOST
-        finally:
-            if job.lost:
-                settled = "lost"
-                self._observer.leases(lost=1)
-            self._record(job, settled)
-
-    async def _fetch(self, job: _Job) -> Fetched:
-        started = self._clock.wall_ns()
-        job.fetched = await self._fetcher.fetch(job.lease.url)
-        job.stages.append(Stage("fetch", started, self._clock.wall_ns()))
-        return job.fetched
-
-    async def _parse(self, job: _Job, fetched: Fetched) -> Parsed | None:
-        if fetched.body is None:
-            return None
-        why_not = objection(fetched.body)
-        if why_not:
-            job.fetched = replace(fetched, outcome=Outcome.UNPARSABLE, body=None, error=why_not)
-            return None
-        started = self._clock.wall_ns()
-        call = partial(
-            parse, fetched.body, fetched.content_type, fetched.final_url, self._spec.scope.max_links_per_page
-        )
-        parsed = await self._background.run(call) if len(fetched.body) > BIG_BODY_BYTES else call()
-        job.stages.append(Stage("parse", started, self._clock.wall_ns()))
-        job.links = len(parsed.links)
-        return parsed
-
-    def _close_host(self, lease: Lease, seconds: float | None) -> int | None:
-        """Close the gate of the page's host on the board; the time for the frontier to remember."""
-        if seconds is None:
-            return None
-        self._board.close(lease.host_id, self._clock.monotonic() + seconds)
-        return self._clock.wall_ms() + round(seconds * 1000)
-
-    def _links(self, job: _Job, parsed: Parsed | None) -> Sequence[Link]:
-        """All links; those outside of the spec (another authority, too deep) without a host."""
-        if parsed is None:
-            return ()
-        depth = job.lease.depth + 1
-        approved = self._approved if depth <= self._spec.scope.max_depth else {}
-        links = []
-        for url in parsed.links:
-            where = authority(url)
-            links.append(Link(url, where, approved.get(where), depth))
-        return links
-
-    def _record(self, job: _Job, settled: str) -> None:
-        lease = job.lease
-        self._observer.page_settled(
-            PageRecord(
-                url=lease.url,
-                authority=self._frontier.hosts[lease.host_id].authority,
-                depth=lease.depth,
-                attempt=lease.retries + lease.attempt,
-                settled=settled,
-                fetched=job.fetched,
-                stages=tuple(job.stages),
-                links=job.links,
-            )
-        )
-
     async def _drain(self, stop: Stop) -> None:
         """Let pages in flight settle, for a while; not after a failure, nor when asked a second time."""
         urgent = asyncio.create_task(self._wake_on(stop.urgent), name="urgent stop watch")
@@ -394,22 +275,3 @@ class Engine:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         return [job.lease for job in jobs]
-
-
-def _result(job: _Job, done: Done, parsed: Parsed | None) -> Result:
-    fetched = job.fetched
-    assert fetched is not None, "settled without having been fetched"
-    first = job.stages[0]
-    return Result(
-        outcome=done.outcome,
-        status=fetched.status,
-        final_url=fetched.final_url if fetched.final_url != job.lease.url else None,
-        content_type=fetched.content_type,
-        bytes=fetched.body_bytes,
-        title=parsed.title if parsed else "",
-        links=len(parsed.links) if parsed else 0,
-        dropped_links=parsed.truncated_links if parsed else 0,
-        hops=fetched.hops,
-        error=fetched.error,
-        duration_ms=(first.ended_ns - first.started_ns) // 1_000_000,
-    )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -20,9 +21,10 @@ from yarl import URL
 from crawljob import spec
 from crawljob.units import seconds
 from durable_crawler import redirects
+from durable_crawler.addresses import Network
 from durable_crawler.clock import Clock
 from durable_crawler.fetch_body import ACCEPT_ENCODING, Body
-from durable_crawler.fetch_connector import Connector, Failure, response_class
+from durable_crawler.fetch_connector import Connector, Failure, parser_reason, response_class
 from durable_crawler.outcomes import Exchange, Fetched, Hop, Outcome
 from durable_crawler.parse import is_html
 from durable_crawler.redirects import one_line
@@ -31,12 +33,49 @@ from durable_crawler.settle import classify, parse_retry_after
 KEEP_ALIVE: Final = 60.0
 """Seconds after which an idle connection is closed."""
 
+SLOWEST: Final = 1024
+"""Bytes per second, of a body as it is sent, on the average: who sends less after ``PATIENCE`` keeps a worker busy."""
+PATIENCE: Final = 10.0
+"""Seconds of a body in which it may come as slowly as it likes."""
+
 _DRAIN_BYTES = 65_536  # of an unwanted body: cheaper to read than a new connection
 _DRAIN_SECONDS = 1.0
 _MAX_STATUS_LINE = 8_190
 _MAX_FIELD = 16_384
+_FRAMING = 8  # times its body: chunks of one byte are six on the wire
+_FRAMING_FREE = 1024 * 1024
 _CONTENT_TYPE_MAX = 256
+_ROBOTS_TAGS = 16
+_ROBOTS_TAG_MAX = 512
 _ERROR_MAX = 200
+
+
+MayFollow = Callable[[str], Awaitable[Outcome | None]]
+"""Asked about the target of a redirect before it is requested: ``None``, or the outcome that ends the attempt."""
+
+ROBOTS_BYTES = 500 * 1024
+"""Of a robots.txt that are read; what is behind is not (RFC 9309 section 2.5)."""
+ROBOTS_HOPS = 5
+"""Redirects of a robots.txt that are followed (RFC 9309 section 2.3.1.2)."""
+
+
+async def _anywhere(_: str) -> Outcome | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What is asked for, and what of it is taken."""
+
+    accept: str
+    html: bool
+    max_bytes: int
+    cut: bool
+    """Whether the beginning of a body is taken that has more than ``max_bytes``."""
+    max_hops: int
+    other_authorities: bool
+    """Whether redirects may lead there."""
+    may_follow: MayFollow
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +97,7 @@ class _Attempt:
     started_ns: int = 0
     status: int | None = None
     content_type: str = ""
+    robots_tags: tuple[str, ...] = ()
     retry_after: float | None = None
     body_bytes: int = 0
     hops: list[Hop] = field(default_factory=list)
@@ -68,6 +108,7 @@ class _Attempt:
         self.started_ns = now_ns
         self.status = None
         self.content_type = ""
+        self.robots_tags = ()
         self.retry_after = None
 
     def end(self, now_ns: int, error: str = "") -> None:
@@ -82,6 +123,7 @@ class _Attempt:
             outcome=end.outcome,
             status=self.status,
             content_type=self.content_type,
+            robots_tags=self.robots_tags,
             body=end.body,
             body_bytes=self.body_bytes,
             hops=tuple(self.hops),
@@ -96,16 +138,21 @@ class _Attempt:
 class Fetcher:
     """Fetches pages over kept connections. Made and closed inside a running event loop.
 
-    ``tls`` replaces the default context, which verifies certificates by the system's authorities.
+    ``allowed`` are ranges that may be connected to although they are not global unicast. ``tls`` replaces the default
+    context, which verifies certificates by the system's authorities.
     """
 
-    def __init__(self, spec: spec.Fetch, clock: Clock, *, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, spec: spec.Fetch, clock: Clock, *, allowed: Sequence[Network] = (), tls: ssl.SSLContext | None = None
+    ) -> None:
         self._clock = clock
         self._total = seconds(spec.total_timeout)
         self._max_body_bytes = spec.max_body_bytes
         connector = Connector(
             connect_timeout=seconds(spec.connect_timeout),
             tls_timeout=seconds(spec.tls_timeout),
+            response_limit=_FRAMING * spec.max_body_bytes + _FRAMING_FREE,
+            allowed=allowed,
             limit=spec.workers,
             limit_per_host=spec.per_host,
             keepalive_timeout=KEEP_ALIVE,
@@ -116,7 +163,6 @@ class Fetcher:
             cookie_jar=aiohttp.DummyCookieJar(),  # a session id in a cookie would make every crawl another site
             headers={
                 "User-Agent": spec.user_agent,
-                "Accept": "text/html,application/xhtml+xml",
                 "Accept-Encoding": ACCEPT_ENCODING,
             },
             timeout=aiohttp.ClientTimeout(total=None),  # the deadlines are ours
@@ -137,23 +183,36 @@ class Fetcher:
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
-    async def fetch(self, url: str) -> Fetched:
-        """One attempt at the canonical ``url``. Only cancellation, and bugs, leave as exceptions."""
+    async def fetch(self, url: str, may_follow: MayFollow = _anywhere) -> Fetched:
+        """One attempt at the canonical ``url``. Only cancellation, and bugs, leave as exceptions.
+
+        ``may_follow`` is asked about each redirect that would be followed otherwise, within the total deadline.
+        """
+        accept = "text/html,application/xhtml+xml"
+        wanted = _Wanted(accept, True, self._max_body_bytes, False, redirects.MAX_HOPS, False, may_follow)
+        return await self._attempt(url, wanted)
+
+    async def fetch_robots(self, url: str) -> Fetched:
+        """One attempt at a robots.txt. A 2xx response is ``OK`` whatever its type; its body ends with a whole line."""
+        wanted = _Wanted("text/plain,*/*;q=0.5", False, ROBOTS_BYTES, True, ROBOTS_HOPS, True, _anywhere)
+        return await self._attempt(url, wanted)
+
+    async def _attempt(self, url: str, wanted: _Wanted) -> Fetched:
         attempt = _Attempt(url, url)
         try:
             async with asyncio.timeout(self._total):
-                end = await self._follow(attempt)
+                end = await self._follow(attempt, wanted)
         except TimeoutError:
             attempt.end(self._clock.wall_ns(), Outcome.TOTAL_TIMEOUT)
             end = _End(Outcome.TOTAL_TIMEOUT, f"not finished within {self._total:g} s")
         return attempt.fetched(end)
 
-    async def _follow(self, attempt: _Attempt) -> _End:
+    async def _follow(self, attempt: _Attempt, wanted: _Wanted) -> _End:
         """Exchanges until one is the last. Each of them is noted, also those that are sent again."""
         while True:
             attempt.begin(self._clock.wall_ns())
             try:
-                end = await self._exchange(attempt)
+                end = await self._exchange(attempt, wanted)
             except Failure as failure:
                 attempt.end(self._clock.wall_ns(), failure.outcome)
                 # Every turn takes a dead connection out of the pool, so this ends (RFC 9112 section 9.3.1).
@@ -163,45 +222,71 @@ class Fetcher:
             attempt.end(self._clock.wall_ns(), end.outcome if isinstance(end, _End) and end.error else "")
             if isinstance(end, _End):
                 return end
+            objection = await wanted.may_follow(end)
+            if objection is not None:
+                return _End(objection, f"redirect to {end}")
             attempt.current = end
 
-    async def _exchange(self, attempt: _Attempt) -> _End | str:
+    async def _exchange(self, attempt: _Attempt, wanted: _Wanted) -> _End | str:
         """One request. Returns the end, or the URL to ask for instead. Raises ``Failure``."""
         try:
-            response = await self._session.get(_on_the_wire(attempt.current), allow_redirects=False)
+            response = await self._session.get(
+                _on_the_wire(attempt.current), allow_redirects=False, headers={"Accept": wanted.accept}
+            )
         except aiohttp.ClientError as error:
             raise Failure(Outcome.CONNECT_ERROR, str(error)) from None
         try:
             headers, status = response.headers, response.status
             attempt.status = status
             attempt.content_type = one_line(", ".join(headers.getall("Content-Type", ())), _CONTENT_TYPE_MAX)
+            tags = headers.getall("X-Robots-Tag", ())[:_ROBOTS_TAGS]
+            attempt.robots_tags = tuple(one_line(tag, _ROBOTS_TAG_MAX) for tag in tags)
             if 200 <= status < 300:
-                if not is_html(attempt.content_type):
+                if wanted.html and not is_html(attempt.content_type):
                     return _End(Outcome.NOT_HTML)
-                return _End(Outcome.OK, body=await self._body(attempt, response))
+                return _End(Outcome.OK, body=await self._body(attempt, response, wanted))
             if status < 200:
                 return _End(Outcome.PROTOCOL_ERROR, f"status {status} was not asked for")
             attempt.retry_after = self._retry_after(headers.get("Retry-After"))
             await _drain(response)
             if status in redirects.STATUSES:
-                return _redirected(attempt, status, headers.get("Location"))
+                return _redirected(attempt, status, headers.get("Location"), wanted)
             return _End(Outcome.HTTP_ERROR)
         finally:
             response.close()  # a response that was read to its end has given its connection back before
 
-    async def _body(self, attempt: _Attempt, response: aiohttp.ClientResponse) -> bytes:
-        body = Body(", ".join(response.headers.getall("Content-Encoding", ())), self._max_body_bytes)
+    async def _body(self, attempt: _Attempt, response: aiohttp.ClientResponse, wanted: _Wanted) -> bytes:
+        framing = ", ".join(response.headers.getall("Transfer-Encoding", ())).lower()
+        if framing not in ("", "chunked", "identity"):
+            raise Failure(Outcome.PROTOCOL_ERROR, f"unsupported Transfer-Encoding: {framing}")
+        encoding = ", ".join(response.headers.getall("Content-Encoding", ()))
+        body = Body(encoding, wanted.max_bytes, cut=wanted.cut)
         body.announced(response.content_length)
+        loop = asyncio.get_running_loop()
+        started = loop.time()
         try:
-            async for chunk in response.content.iter_any():
-                body.feed(chunk)
+            async with asyncio.timeout_at(started + PATIENCE) as patience:
+                async for chunk in response.content.iter_any():
+                    body.feed(chunk)
+                    if body.full:
+                        break
+                    patience.reschedule(started + max(PATIENCE, body.on_wire / SLOWEST))
+        except TimeoutError:
+            if not patience.expired():
+                raise
+            raise Failure(
+                Outcome.TOTAL_TIMEOUT, f"the body comes more slowly than {SLOWEST} bytes per second"
+            ) from None
         except HttpProcessingError as error:
-            raise Failure(Outcome.PROTOCOL_ERROR, f"broken framing of the body: {error.message}") from None
-        except aiohttp.ClientError as error:
-            raise Failure(Outcome.TRUNCATED, str(error)) from None
+            raise Failure(
+                Outcome.PROTOCOL_ERROR, f"broken framing of the body: {parser_reason(error.message)}"
+            ) from None
+        except aiohttp.ClientError:
+            raise Failure(Outcome.TRUNCATED, "the connection ended before the body") from None
         finally:
             attempt.body_bytes = body.received
-        return body.finish()
+        whole = body.finish()
+        return whole[: max(whole.rfind(b"\n"), whole.rfind(b"\r")) + 1] if body.full else whole
 
     def _retry_after(self, value: str | None) -> float | None:
         now = datetime.fromtimestamp(self._clock.wall_ms() / 1000, UTC)
@@ -217,9 +302,10 @@ def _on_the_wire(url: str) -> URL:
     return URL.build(scheme=scheme[:-1], authority=host, path=f"/{rest}", encoded=True)
 
 
-def _redirected(attempt: _Attempt, status: int, location: str | None) -> _End | str:
+def _redirected(attempt: _Attempt, status: int, location: str | None, wanted: _Wanted) -> _End | str:
     """The URL to ask for next, or the end. Every redirect with a Location is recorded as a hop."""
-    verdict = redirects.judge(location, [*(hop.url for hop in attempt.hops), attempt.current])
+    asked = [*(hop.url for hop in attempt.hops), attempt.current]
+    verdict = redirects.judge(location, asked, max_hops=wanted.max_hops, anywhere=wanted.other_authorities)
     match verdict:
         case redirects.Follow(target):
             attempt.hops.append(Hop(attempt.current, status, target))

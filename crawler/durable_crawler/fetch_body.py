@@ -1,7 +1,8 @@
 """Bodies within bounds: decoded bytes are counted while they arrive, and never more are made than allowed (L10).
 
 Used by ``fetch`` only. The client library's own decompression is switched off: it takes a gzip stream that stops half
-way for a whole page.
+way for a whole page. br and zstd are not offered: whoever has them has gzip too, and neither comes with Python, so that
+each would be a decoder of a stranger's bytes more, to be kept within bounds.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ ACCEPT_ENCODING = "gzip, deflate"
 
 _GZIP = frozenset({"gzip", "x-gzip"})
 _UNREADABLE = frozenset({"br", "zstd", "compress", "x-compress", "dcb", "dcz", "exi", "aes128gcm"})
+_MAX_RATIO = 100  # a page that repeats itself reaches 50; a bomb 1,000
+_FREE_OF_RATIO = 1024 * 1024  # decoded bytes that no ratio makes suspicious
+_STEP = 8192  # bytes off the wire that are decoded at once: at most 8 MiB
 _WIRE_SLACK = 65_536  # what framing and incompressible data may add to a body that is within the limit
 _MAX_MEMBERS = 64  # of a gzip stream; each costs a copy of what follows it
 
@@ -22,14 +26,19 @@ _MAX_MEMBERS = 64  # of a gzip stream; each costs a copy of what follows it
 class Body:
     """Collects one response's body of at most ``limit`` decoded bytes. ``content_encoding`` is the header's value.
 
-    Raises ``Failure`` with ``PROTOCOL_ERROR`` for an encoding that was not asked for.
+    ``cut`` keeps what comes first of a body that is larger, instead of refusing it. Raises ``Failure`` with
+    ``PROTOCOL_ERROR`` for an encoding that was not asked for.
     """
 
-    def __init__(self, content_encoding: str, limit: int) -> None:
+    def __init__(self, content_encoding: str, limit: int, *, cut: bool = False) -> None:
         self._limit = limit
-        self._on_wire = 0
+        self._cut = cut
+        self.full = False
+        """Whether nothing more is needed, since the body is cut here."""
         self._chunks: list[bytes] = []
         self._inflater: _Inflater | None = None
+        self.on_wire = 0
+        """Bytes taken so far, as they were sent."""
         self.received = 0
         """Decoded bytes so far."""
         # Values that are no content codings at all (``utf-8``, ``none``) are a misunderstanding, not an encoding.
@@ -43,22 +52,39 @@ class Body:
     def announced(self, length: int | None) -> None:
         """Refuses a body that is too large by its own Content-Length, before anything of it is read."""
         allowed = self._limit if self._inflater is None else self._limit + _WIRE_SLACK
-        if length is not None and length > allowed:
+        if length is not None and length > allowed and not self._cut:
             raise Failure(Outcome.TOO_LARGE, f"Content-Length is {length}")
 
     def feed(self, data: bytes) -> None:
         """Takes bytes off the wire. Raises ``Failure``: ``TOO_LARGE``, or ``PROTOCOL_ERROR`` for undecodable ones."""
-        self._on_wire += len(data)
-        if self._inflater is not None:
-            data = self._inflater.feed(data, self._limit - self.received + 1)
+        if self._inflater is None:
+            self._take(data, len(data))
+            return
+        for start in range(0, len(data), _STEP):
+            if self.full:
+                return
+            piece = data[start : start + _STEP]
+            self._take(self._inflater.feed(piece, self._limit - self.received + 1), len(piece))
+
+    def _take(self, data: bytes, on_wire: int) -> None:
+        """Keeps decoded bytes, which were ``on_wire`` on the wire."""
         self._chunks.append(data)
+        self.on_wire += on_wire
         self.received += len(data)
-        if self.received > self._limit or self._on_wire > self._limit + _WIRE_SLACK:
-            self._chunks.clear()
-            raise Failure(Outcome.TOO_LARGE, f"more than {self._limit} bytes")
+        bomb = self.received > _FREE_OF_RATIO and self.received > _MAX_RATIO * self.on_wire
+        if not bomb and self.received <= self._limit and self.on_wire <= self._limit + _WIRE_SLACK:
+            return
+        if self._cut:
+            self.full = True
+            return
+        self._chunks.clear()
+        cause = f"decompresses to more than {_MAX_RATIO} times its size" if bomb else f"more than {self._limit} bytes"
+        raise Failure(Outcome.TOO_LARGE, cause)
 
     def finish(self) -> bytes:
-        """The whole body. Raises ``Failure`` with ``TRUNCATED`` where a compressed stream has no end."""
+        """The body. Raises ``Failure`` with ``TRUNCATED`` where a compressed stream has no end."""
+        if self.full:
+            return b"".join(self._chunks)[: self._limit]
         if self._inflater is not None and not self._inflater.complete:
             raise Failure(Outcome.TRUNCATED, "compressed body ends early")
         return b"".join(self._chunks)

@@ -8,19 +8,24 @@ the request again, unseen by those who count.
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import ssl
+from collections.abc import Sequence
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
 import aiohappyeyeballs
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
-from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.http_exceptions import HttpProcessingError, PayloadEncodingError
 
+from durable_crawler.addresses import Network, refusal
 from durable_crawler.outcomes import Outcome
 from durable_crawler.resolver import Resolver
 
 if TYPE_CHECKING:
+    from aiohappyeyeballs import AddrInfoType
     from aiohttp.abc import ResolveResult
     from aiohttp.client import ClientTimeout
     from aiohttp.client_reqrep import ClientRequest
@@ -39,12 +44,59 @@ class Failure(Exception):  # noqa: N818 - not an error of the program: it become
         """Whether a kept connection was already closed by the server: the request may simply be sent again."""
 
 
-class Protocol(ResponseHandler):
-    """One connection's protocol; knows how many heads were read from it, and never ends a body silently."""
+_END_OF_HEAD = re.compile(rb"\n\r?\n")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+
+class Protocol(ResponseHandler):
+    """One connection's protocol: no body ends silently, no response is another's, none is longer than ``limit`` bytes.
+
+    ``limit`` is of all that is sent for one request, framing included.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, limit: int) -> None:
         super().__init__(loop)
         self.heads = 0
+        """How many were read."""
+        self._limit = limit
+        self._received = 0
+        self._before = b""
+        self._in_head = False
+
+    def set_response_params(self, **parameters: Any) -> None:
+        # A request is about to be sent.
+        self._received = 0
+        self._before = b""
+        self._in_head = True
+        super().set_response_params(**parameters)
+
+    def is_connected(self) -> bool:
+        # Asked of an idle connection before it is used again. What came on it was sent by itself, and would be taken
+        # for the response to the next request.
+        return super().is_connected() and not self.should_close
+
+    def data_received(self, data: bytes) -> None:
+        self._received += len(data)
+        if self._received > self._limit:
+            if self.transport is not None:
+                self.transport.close()
+            self.set_exception(PayloadEncodingError(f"more than {self._limit} bytes with its framing"))
+            return
+        # Where a body goes wrong, the parser drops a head that it was given together with it: so it is given by itself.
+        end = self._head_ends(data) if self._in_head else 0
+        if 0 < end < len(data):
+            super().data_received(data[:end])
+            data = data[end:]
+        super().data_received(data)
+
+    def _head_ends(self, data: bytes) -> int:
+        """Where in ``data`` the head ends that is being received; 0 where it does not."""
+        seen = self._before + data
+        match = _END_OF_HEAD.search(seen)
+        if match is None:
+            self._before = seen[-2:]
+            return 0
+        self._in_head = False
+        return match.end() - len(self._before)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         # A body without a length ends with the connection, but not when the connection was reset.
@@ -61,13 +113,58 @@ class Protocol(ResponseHandler):
         super().set_exception(exc, *cause)
 
 
-class Connector(aiohttp.TCPConnector):
-    """Connects within two deadlines: one for DNS and TCP, one for the TLS handshake; both in seconds."""
+class Guard:
+    """Makes the sockets of one connection, for addresses that may be connected to only (L11).
 
-    def __init__(self, *, connect_timeout: float, tls_timeout: float, **options: Any) -> None:
+    It is asked for each address that is about to be dialled: there is nothing between it and ``connect`` that another
+    answer of a name server, a literal or a redirect could get past.
+    """
+
+    def __init__(self, allowed: Sequence[Network]) -> None:
+        self._allowed = allowed
+        self._opened = False
+        self._reasons: list[str] = []
+
+    def __call__(self, info: AddrInfoType) -> socket.socket:
+        """A socket for an address. Raises ``OSError`` for one that is refused; another of the host may be allowed."""
+        family, kind, protocol, _, address = info
+        try:
+            reason = refusal(ip_address(address[0]), self._allowed)
+        except ValueError:
+            reason = f"{address[0]!r} is no address"
+        if reason is not None:
+            self._reasons.append(reason)
+            raise PermissionError(reason)
+        self._opened = True
+        return socket.socket(family, kind, protocol)
+
+    @property
+    def refused(self) -> str:
+        """Why none of the host's addresses was dialled; empty where one was."""
+        return "" if self._opened else "; ".join(self._reasons)
+
+
+class Connector(aiohttp.TCPConnector):
+    """Connects within two deadlines: one for DNS and TCP, one for the TLS handshake; both in seconds.
+
+    ``allowed`` are ranges that may be connected to although they are not global unicast. ``response_limit`` is of the
+    bytes of one response, framing included.
+    """
+
+    def __init__(
+        self,
+        *,
+        connect_timeout: float,
+        tls_timeout: float,
+        response_limit: int,
+        allowed: Sequence[Network] = (),
+        **options: Any,
+    ) -> None:
         super().__init__(resolver=Resolver(), **options)
+        self._response_limit = response_limit
         self._connect_timeout = connect_timeout
         self._tls_timeout = tls_timeout
+        self._allowed = allowed
 
     async def _create_direct_connection(
         self, req: ClientRequest, traces: list[Trace], timeout: ClientTimeout, **_: Any
@@ -78,11 +175,11 @@ class Connector(aiohttp.TCPConnector):
         sock = await self._connected(host, port)
         loop = asyncio.get_running_loop()
         if context is None:
-            return await loop.create_connection(lambda: Protocol(loop), sock=sock)
+            return await loop.create_connection(lambda: Protocol(loop, self._response_limit), sock=sock)
         try:
             async with asyncio.timeout(self._tls_timeout):
                 return await loop.create_connection(
-                    lambda: Protocol(loop),
+                    lambda: Protocol(loop, self._response_limit),
                     sock=sock,
                     ssl=context,
                     server_hostname=host.rstrip("."),  # certificates name hosts without the root's dot
@@ -98,6 +195,7 @@ class Connector(aiohttp.TCPConnector):
             raise Failure(Outcome.CONNECT_ERROR, f"connection failed in the TLS handshake: {error}") from None
 
     async def _connected(self, host: str, port: int) -> socket.socket:
+        guard = Guard(self._allowed)
         try:
             async with asyncio.timeout(self._connect_timeout):
                 addresses = self._convert_hosts_to_addr_infos(await self._addresses(host, port))
@@ -105,11 +203,14 @@ class Connector(aiohttp.TCPConnector):
                     addresses,
                     happy_eyeballs_delay=self._happy_eyeballs_delay,
                     interleave=self._interleave,
-                    socket_factory=self._socket_factory,
+                    socket_factory=guard,
                 )
         except TimeoutError:
             raise Failure(Outcome.CONNECT_TIMEOUT, f"no connection within {self._connect_timeout:g} s") from None
         except (OSError, RuntimeError) as error:  # uvloop raises RuntimeError for some refused connections
+            if guard.refused:
+                detail = f"{guard.refused}; network.allowCIDRs opens a range"
+                raise Failure(Outcome.ADDRESS_REFUSED, detail) from None
             raise Failure(Outcome.CONNECT_ERROR, str(error)) from None
 
     async def _addresses(self, host: str, port: int) -> list[ResolveResult]:
@@ -135,9 +236,10 @@ def response_class(header_timeout: float) -> type[aiohttp.ClientResponse]:
             except TimeoutError:
                 raise Failure(Outcome.HEADER_TIMEOUT, f"no response header within {header_timeout:g} s") from None
             except aiohttp.ClientResponseError as error:
-                raise Failure(Outcome.PROTOCOL_ERROR, f"not HTTP: {_reason(error.message)}") from None
+                raise Failure(Outcome.PROTOCOL_ERROR, f"not HTTP: {parser_reason(error.message)}") from None
             except (aiohttp.ClientConnectionError, OSError) as error:
-                detail = str(error) or "connection closed before the response"
+                said = error.message if isinstance(error, aiohttp.ServerDisconnectedError) else str(error)
+                detail = said if isinstance(said, str) else "connection closed within the response's head"
                 raise Failure(Outcome.CONNECT_ERROR, detail, stale=stale) from None
             protocol.heads += 1
             return response
@@ -145,6 +247,6 @@ def response_class(header_timeout: float) -> type[aiohttp.ClientResponse]:
     return Response
 
 
-def _reason(message: str) -> str:
-    """The parser's reason without the server's own bytes, which it shows behind and below it."""
+def parser_reason(message: str) -> str:
+    """The HTTP parser's reason without the server's own bytes, which it shows behind and below it."""
     return message.strip().partition("\n")[0].partition(": b")[0].rstrip(":")

@@ -20,13 +20,15 @@ class Outcome(StrEnum):
     HTTP_ERROR = "http_error"
     """A final response outside 2xx and 3xx."""
     TOO_LARGE = "too_large"
-    """The decoded body exceeded ``fetch.maxBodyBytes``; nothing of it was kept."""
+    """The decoded body exceeded ``fetch.maxBodyBytes``, or is a decompression bomb; nothing of it was kept."""
     TRUNCATED = "truncated"
     """The connection ended before the body did."""
     REDIRECT_OUT_OF_SCOPE = "redirect_out_of_scope"
     """A redirect to another authority: recorded, never contacted."""
     REDIRECT_INVALID = "redirect_invalid"
     """A redirect without a usable Location, a loop, or more than 10 hops."""
+    ADDRESS_REFUSED = "address_refused"
+    """The host is at an address that the crawl may not connect to (law L11)."""
     DNS_ERROR = "dns_error"
     CONNECT_ERROR = "connect_error"
     CONNECT_TIMEOUT = "connect_timeout"
@@ -34,6 +36,12 @@ class Outcome(StrEnum):
     TLS_TIMEOUT = "tls_timeout"
     HEADER_TIMEOUT = "header_timeout"
     TOTAL_TIMEOUT = "total_timeout"
+    ROBOTS_DISALLOWED = "robots_disallowed"
+    """The host's robots.txt forbids it; the error names the line."""
+    ROBOTS_UNREACHABLE = "robots_unreachable"
+    """Nobody knows what the host's robots.txt says, and so it was not requested."""
+    HOST_DEAD = "host_dead"
+    """No connection to its host came about for a long time; closed together with all that waited for it."""
     UNPARSABLE = "unparsable"
     """HTML that would cost the parser minutes: nested too deeply, or a tag with thousands of attributes."""
     PROTOCOL_ERROR = "protocol_error"
@@ -42,7 +50,10 @@ class Outcome(StrEnum):
     @property
     def failed(self) -> bool:
         """Whether the page gave nothing usable (what ``failed`` counts in status and metrics)."""
-        return self not in (Outcome.OK, Outcome.NOT_HTML, Outcome.REDIRECT_OUT_OF_SCOPE)
+        return self not in _NO_FAILURES
+
+
+_NO_FAILURES = frozenset({Outcome.OK, Outcome.NOT_HTML, Outcome.REDIRECT_OUT_OF_SCOPE, Outcome.ROBOTS_DISALLOWED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +103,8 @@ class Fetched:
     """Whether the cause lies with the host rather than the page: its gate closes for one backoff (L7)."""
     error: str = ""
     """A short cause for people and logs, at most 200 characters, without line breaks."""
+    robots_tags: tuple[str, ...] = ()
+    """The X-Robots-Tag values of the last response, one for each line of the header."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,18 +1,21 @@
 """A page's bytes to its links and title. Called by the engine with what ``fetch`` brought; pure, and never raises.
 
-The tree is Lexbor's, that is, the WHATWG parser's. A link is the ``href`` of an HTML ``a`` or ``area`` element,
-resolved against the first HTML ``base`` that has one; what stands in SVG, MathML, templates or script text is none.
+The tree is Lexbor's, that is, the WHATWG parser's. A link is the ``href`` of an HTML ``a`` or ``area`` element (or of
+what else ``scope.follow`` names), resolved against the first HTML ``base`` that has one; what stands in SVG, MathML,
+templates or script text is none. What a site does not want to be followed is not among the links, but told.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from durable_crawler.charsets import decode, encode_query
+from durable_crawler.robots_tags import directives
+from durable_crawler.traps import Trap, trap
 from durable_crawler.urls import Refusal, Resolver, document_base
 
 TITLE_MAX = 512
@@ -20,10 +23,16 @@ TITLE_MAX = 512
 
 _HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
 
-_NO_HREF = "\0"  # no attribute has it: the HTML tokenizer replaces NUL
+_NO_REFERENCE = "\0"  # no attribute has it: the HTML tokenizer replaces NUL
 
 # Elements of SVG and MathML whose children are HTML again (WHATWG HTML section 13.1.2, integration points).
 _HTML_AGAIN = frozenset({"foreignObject", "desc", "title", "mi", "mo", "mn", "ms", "mtext"})
+
+
+FOLLOWED = ("a", "area")
+"""What is followed unless the spec names more: ``frame``, ``iframe`` and, for ``<link rel=next>``, ``next``."""
+_REFERENCES = {"a": ("a", "href"), "area": ("area", "href"), "frame": ("frame", "src"), "iframe": ("iframe", "src")}
+_REFERENCES["next"] = ("link", "href")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +40,21 @@ class Parsed:
     """What a page says."""
 
     links: tuple[str, ...]
-    """Canonical and distinct, in document order."""
+    """Canonical and distinct, in document order: those to follow."""
     truncated_links: int
     """Distinct links beyond ``max_links``, which were dropped."""
-    refused: dict[Refusal, int]
-    """References that are no URLs of a crawl, by reason."""
+    refused: Mapping[Refusal | Trap, int]
+    """References that are no URLs of a crawl, or look like a trap, by reason; each spelling of them once."""
     title: str
     """The first ``title`` element's text, white space collapsed, at most ``TITLE_MAX`` characters."""
     charset: str
     """The encoding that was used, by its WHATWG name in lower case."""
+    nofollow_links: tuple[str, ...] = ()
+    """Links that the site does not want to be followed and that ``links`` does not have; not to be requested for it."""
+    nofollow: bool = False
+    """Whether the page (its meta elements, its X-Robots-Tag) does not want any of its links to be followed."""
+    noindex: bool = False
+    """Whether the page does not want to be found by searching; only recorded, a crawl makes no index."""
 
 
 def media_type(content_type: str) -> str:
@@ -53,30 +68,67 @@ def is_html(content_type: str) -> bool:
     return media_type(content_type) in _HTML_TYPES
 
 
-def parse(body: bytes, content_type: str, url: str, max_links: int) -> Parsed:
-    """Reads an HTML document that came from the canonical ``url``. At most ``max_links`` links are kept."""
+def parse(
+    body: bytes,
+    content_type: str,
+    url: str,
+    max_links: int,
+    *,
+    robots_tags: Sequence[str] = (),
+    product: str = "",
+    follow: Collection[str] = FOLLOWED,
+) -> Parsed:
+    """Reads an HTML document that came from the canonical ``url``. At most ``max_links`` links are kept.
+
+    ``robots_tags`` are the values of its X-Robots-Tag; ``product`` is the token by which it may address us.
+    """
     text, charset = decode(body, content_type)
-    tree = LexborHTMLParser(text)
-    page = _Page(tree)
-    resolver = Resolver(page.base(url))
-    seen: set[str] = set()  # raw references: pages repeat their navigation, and a set is cheaper than a resolution
-    links: dict[str, None] = {}
-    refused: Counter[Refusal] = Counter()
-    dropped: set[str] = set()
-    for node in page.anchors():
-        raw = node.attrs.sget("href", _NO_HREF)  # an href without a value is an empty one
-        if raw in seen or raw == _NO_HREF:
-            continue
-        seen.add(raw)
-        link = resolver.canonical(raw if charset == "utf-8" else encode_query(raw, charset))
-        if isinstance(link, Refusal):
-            refused[link] += 1
-        elif link not in links:
-            if len(links) < max_links:
-                links[link] = None
-            else:
-                dropped.add(link)
-    return Parsed(tuple(links), len(dropped), dict(refused), page.title(), charset)
+    page = _Page(LexborHTMLParser(text))
+    wishes = directives(robots_tags, page.robots_metas(), product)
+    found = _Links(Resolver(page.base(url)), charset, max_links)
+    for raw, followed in page.references(follow):
+        found.add(raw, followed=followed and "nofollow" not in wishes)
+    return Parsed(
+        links=tuple(link for link, followed in found.links.items() if followed),
+        truncated_links=len(found.dropped),
+        refused=dict(found.refused),
+        title=page.title(),
+        charset=charset,
+        nofollow_links=tuple(link for link, followed in found.links.items() if not followed),
+        nofollow="nofollow" in wishes,
+        noindex="noindex" in wishes,
+    )
+
+
+class _Links:
+    """Collects the distinct links of a page. A link that one reference wants to be followed is followed."""
+
+    def __init__(self, resolver: Resolver, charset: str, max_links: int) -> None:
+        self._resolver = resolver
+        self._charset = charset
+        self._max_links = max_links
+        # Raw references: pages repeat their navigation, and a look-up is cheaper than a resolution.
+        self._seen: dict[str, bool] = {}
+        self.links: dict[str, bool] = {}
+        self.dropped: set[str] = set()
+        self.refused: Counter[Refusal | Trap] = Counter()
+
+    def add(self, raw: str, *, followed: bool) -> None:
+        """Takes a reference as it stands in the page."""
+        before = self._seen.get(raw)
+        if before or (before is not None and not followed):
+            return
+        self._seen[raw] = followed
+        link = self._resolver.canonical(raw if self._charset == "utf-8" else encode_query(raw, self._charset))
+        reason = link if isinstance(link, Refusal) else trap(link)
+        if reason is not None:
+            self.refused[reason] += before is None
+        elif link in self.links:
+            self.links[link] = self.links[link] or followed
+        elif len(self.links) < self._max_links:
+            self.links[link] = followed
+        else:
+            self.dropped.add(link)
 
 
 class _Page:
@@ -101,9 +153,36 @@ class _Page:
                 return " ".join(node.text()[: 16 * TITLE_MAX].split())[:TITLE_MAX].rstrip()
         return ""
 
-    def anchors(self) -> Iterable[LexborNode]:
-        """``a`` and ``area`` elements in document order."""
-        nodes = self._tree.css("a[href], area[href]") if self._tree.tags("area") else self._tree.tags("a")
+    def robots_metas(self) -> Iterable[tuple[str, str]]:
+        """Name and content of each HTML ``meta`` that has both."""
+        for node in self._tree.tags("meta"):
+            name, content = node.attrs.sget("name", ""), node.attrs.sget("content", "")
+            if name and content and self.is_html(node):
+                yield name, content
+
+    def references(self, follow: Collection[str]) -> Iterable[tuple[str, bool]]:
+        """The references of the followed kinds in document order, and whether the element wants them to be followed."""
+        for node in self._nodes(follow):
+            attributes = node.attrs
+            tag = node.tag
+            raw = attributes.sget("src" if tag in ("frame", "iframe") else "href", _NO_REFERENCE)
+            if raw == _NO_REFERENCE:  # an href without a value is an empty one
+                continue
+            rel = attributes.sget("rel", "")
+            if not rel:
+                if tag != "link":
+                    yield raw, True
+                continue
+            words = rel.lower().split()
+            if tag != "link" or "next" in words:
+                yield raw, "nofollow" not in words
+
+    def _nodes(self, follow: Collection[str]) -> Iterable[LexborNode]:
+        kinds = [_REFERENCES[kind] for kind in follow if self._tree.tags(_REFERENCES[kind][0])]
+        if kinds == [("a", "href")]:
+            nodes = self._tree.tags("a")
+        else:
+            nodes = self._tree.css(", ".join(f"{tag}[{attribute}]" for tag, attribute in kinds)) if kinds else []
         return filter(self.is_html, nodes) if self._foreign else nodes
 
     def is_html(self, node: LexborNode) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from durable_crawler.traps import trap
 from durable_crawler.urls import MAX_LENGTH, Refusal, authority, canonical
 
 STATUSES = frozenset({301, 302, 303, 307, 308})
@@ -38,8 +39,13 @@ class Invalid:
     """Canonical where it can be, else as sent, but without credentials; empty where there is none."""
 
 
-def judge(location: str | None, asked: Sequence[str]) -> Follow | OutOfScope | Invalid:
-    """What to do about a Location header. ``asked`` are the URLs of this chain; its last one was answered with it."""
+def judge(
+    location: str | None, asked: Sequence[str], *, max_hops: int = MAX_HOPS, anywhere: bool = False
+) -> Follow | OutOfScope | Invalid:
+    """What to do about a Location header. ``asked`` are the URLs of this chain; its last one was answered with it.
+
+    ``anywhere`` follows to other authorities too: for a robots.txt, which no crawl has in its scope.
+    """
     if location is None:
         return Invalid("no Location", "")
     location = header_text(location)
@@ -47,13 +53,19 @@ def judge(location: str | None, asked: Sequence[str]) -> Follow | OutOfScope | I
     if isinstance(target, Refusal):
         # It has no structure to trust, so that credentials are anything before an @.
         return Invalid(f"Location refused: {target}", one_line(location.rpartition("@")[2], MAX_LENGTH))
-    if authority(target) != authority(asked[-1]):
+    if not anywhere and authority(target) != authority(asked[-1]):
         return OutOfScope(target)
+    reason = _objection(target, asked, max_hops)
+    return Follow(target) if reason is None else Invalid(reason, target)
+
+
+def _objection(target: str, asked: Sequence[str], max_hops: int) -> str | None:
     if target in asked:
-        return Invalid("loop", target)
-    if len(asked) > MAX_HOPS:
-        return Invalid(f"more than {MAX_HOPS} redirects", target)
-    return Follow(target)
+        return "loop"
+    if len(asked) > max_hops:
+        return f"more than {max_hops} redirects"
+    kind = trap(target)
+    return None if kind is None else f"Location refused: {kind}"
 
 
 def header_text(value: str) -> str:

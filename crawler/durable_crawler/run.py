@@ -31,6 +31,8 @@ from durable_crawler.frontier.opening import Admission
 from durable_crawler.listener import Listener, ListenerError
 from durable_crawler.outcomes import PageRecord
 from durable_crawler.progress import show_progress
+from durable_crawler.robots import product_token
+from durable_crawler.robots_gate import RobotsGate
 from durable_crawler.stop import Stop
 from durable_crawler.telemetry import Stats, Telemetry
 from durable_crawler.urls import Refusal, authority, canonical
@@ -99,7 +101,7 @@ async def _crawl_with(
         listener = Listener(spec.listen.address, spec.listen.port, stats, ready=lambda: not stop.requested.is_set())
         await listener.start()
         stack.push_async_callback(listener.aclose)
-        fetcher = Fetcher(spec.fetch, clock)
+        fetcher = Fetcher(spec.fetch, clock, allowed=spec.network.ranges)
         stack.push_async_callback(fetcher.aclose)
         if show_bar:
             await stack.enter_async_context(show_progress(stats))
@@ -113,8 +115,16 @@ async def _crawl_with(
             extra={"crawljob": job.name, "epoch": frontier.epoch},
         )
         observer = _Observer(stats, telemetry)
+        token = product_token(spec.fetch.user_agent)
+        obey = spec.politeness.robots == "obey"
         engine = Engine(
-            spec, frontier, fetcher=fetcher, observer=observer, clock=clock, random=random.SystemRandom().random
+            spec,
+            frontier,
+            fetcher=fetcher,
+            robots=RobotsGate(fetcher.fetch_robots, frontier, token, clock) if obey else None,
+            observer=observer,
+            clock=clock,
+            random=random.SystemRandom().random,
         )
         telemetry.start()
         summary = await _summarised(engine, frontier, stop, spec)

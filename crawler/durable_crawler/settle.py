@@ -10,26 +10,19 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from enum import Enum
 
 from durable_crawler.outcomes import Fetched, Outcome
 
 BACKOFF = 0.5
 """Seconds before the first retry; doubles with each of the next four."""
 MAX_RETRY_AFTER = 30.0
-"""Seconds of a Retry-After that are honoured; a longer one is cut to this."""
+"""Seconds of a Retry-After that are honoured unless the spec says otherwise; a longer one is cut to this."""
 
 RETRYABLE_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
 _BUSY_STATUSES = frozenset({429, 503})  # what a host says about itself, not about the page
-_CONNECTION = frozenset(
-    {
-        Outcome.DNS_ERROR,
-        Outcome.CONNECT_ERROR,
-        Outcome.CONNECT_TIMEOUT,
-        Outcome.TLS_TIMEOUT,
-        Outcome.HEADER_TIMEOUT,
-        Outcome.TOTAL_TIMEOUT,
-    }
-)
+_UNCONNECTED = frozenset({Outcome.DNS_ERROR, Outcome.CONNECT_ERROR, Outcome.CONNECT_TIMEOUT, Outcome.TLS_TIMEOUT})
+_CONNECTION = _UNCONNECTED | {Outcome.HEADER_TIMEOUT, Outcome.TOTAL_TIMEOUT}
 _FOREVER = 1e9  # seconds; more digits than this would only overflow somewhere
 
 
@@ -52,17 +45,41 @@ class RetryLater:
     """Seconds for which nothing of this host is asked; ``None`` leaves its other pages alone."""
 
 
-def settle(fetched: Fetched, retries_done: int, max_retries: int, random: Callable[[], float]) -> Done | RetryLater:
+def settle(
+    fetched: Fetched,
+    retries_done: int,
+    max_retries: int,
+    random: Callable[[], float],
+    *,
+    max_retry_after: float = MAX_RETRY_AFTER,
+) -> Done | RetryLater:
     """Decides what follows from ``fetched``. ``random`` gives numbers from 0 to 1 for the jitter."""
     if not fetched.retryable:
         return Done(fetched.outcome)
     delay = BACKOFF * 2 ** min(retries_done, 4) * (1 + random() / 2)
     if fetched.retry_after is not None and fetched.retry_after > 0:
-        delay = min(max(fetched.retry_after, delay), MAX_RETRY_AFTER)
+        delay = max(min(fetched.retry_after, max_retry_after), delay)
     close_host_for = delay if fetched.host_incident else None
     if retries_done >= max_retries:
         return Done(fetched.outcome, close_host_for)
     return RetryLater(delay, close_host_for)
+
+
+class Effect(Enum):
+    """What an attempt says about the host, whatever it says about the page."""
+
+    ANSWERED = "answered"
+    OVERLOADED = "overloaded"
+    """It asked to be left alone, or did not keep up."""
+    UNCONNECTED = "unconnected"
+    """It could not be reached at all."""
+
+
+def effect_on_host(fetched: Fetched) -> Effect:
+    """What ``fetched`` says about its host."""
+    if fetched.outcome in _UNCONNECTED:
+        return Effect.UNCONNECTED
+    return Effect.OVERLOADED if fetched.host_incident else Effect.ANSWERED
 
 
 def classify(outcome: Outcome, status: int | None, retry_after: float | None) -> tuple[bool, bool]:

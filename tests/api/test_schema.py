@@ -24,6 +24,9 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("duration without unit", {"fetch": {"totalTimeout": "15"}}, "spec.fetch.totalTimeout"),
     ("duration out of bounds", {"fetch": {"connectTimeout": "10m"}}, "spec.fetch.connectTimeout"),
     ("no pages", {"scope": {"maxPages": 0}}, "spec.scope.maxPages"),
+    ("range with host bits", {"network": {"allowCIDRs": ["10.0.0.0/8", "10.1.2.3/8"]}}, "spec.network.allowCIDRs[1]"),
+    ("address as range", {"network": {"allowCIDRs": ["10.0.0.1"]}}, "spec.network.allowCIDRs[0]"),
+    ("range that is none", {"network": {"allowCIDRs": ["300.0.0.0/8"]}}, "spec.network.allowCIDRs[0]"),
     ("port", {"listen": {"port": 70000}}, "spec.listen.port"),
     ("size", {"storage": {"size": "lots"}}, "spec.storage.size"),
     ("no size", {"storage": {"size": "0Gi"}}, "spec.storage.size"),
@@ -41,6 +44,7 @@ GOOD: list[tuple[str, dict[str, Any]]] = [
     ("upper case and a port", {"seeds": ["HTTPS://Docs.Example.COM:8443/"]}),
     ("an address", {"seeds": ["http://[2001:db8::1]:8080/"]}),
     ("all the rest", {"fetch": {"workers": 4, "totalTimeout": "1m30s"}, "storage": {"size": "500Mi"}}),
+    ("ranges", {"network": {"allowCIDRs": ["10.0.0.0/8", "fd00::/8", "192.0.2.7/32", "::/0"] * 25}}),
     ("resources", {"podTemplate": {"resources": {"requests": {"cpu": 1}, "limits": {"memory": "512Mi"}}}}),
 ]
 

@@ -27,6 +27,7 @@ WORKERS = 8
 SPEC: dict[str, Any] = {
     "scope": {"maxPages": 100_000, "maxLinksPerPage": 20_000, "maxDepth": 100},
     "fetch": {"workers": WORKERS, "perHost": WORKERS, "maxBodyBytes": 64 * 1024 * 1024, "totalTimeout": "60s"},
+    "network": {"allowCIDRs": ["203.0.113.0/24"]},  # where the site is: a range for documentation
     "restartPolicy": {"backoff": {"initialSeconds": 1}},
     "telemetry": {"endpoint": collector.GRPC, "tracesSampleRatio": 0.01 if LARGE else 0.3},
 }

@@ -1,6 +1,6 @@
 """Rows of peers' and standards' suites, one test each, from the folder that ``CONFORMANCE_CASES`` names.
 
-A row that is deliberately answered otherwise stands in ``deviations.toml`` with our answer and the reason; a deviation
+A row that is deliberately answered otherwise stands in ``deviations*.toml`` with our answer and the reason; a deviation
 that no row has, or that has become the expected answer, fails.
 """
 
@@ -17,8 +17,9 @@ class Judge:
     """Compares an answer with a row's, or with the deviation that is on record for it."""
 
     def __init__(self) -> None:
-        text = Path(__file__).with_name("deviations.toml").read_text("utf-8")
-        self.deviations: dict[str, dict[str, Any]] = tomllib.loads(text)
+        self.deviations: dict[str, dict[str, Any]] = {}
+        for file in sorted(Path(__file__).parent.glob("deviations*.toml")):
+            self.deviations |= tomllib.loads(file.read_text("utf-8"))
 
     def __call__(self, row: dict[str, Any], answer: object, *accepted: object) -> None:
         """``accepted`` are the answers that the row allows; the first is the one that it expects."""

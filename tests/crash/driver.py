@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from durable_crawler import cli, engine, heartbeat
+from durable_crawler import cli, engine, heartbeat, work
 from durable_crawler import run as composition
 from durable_crawler.fetch import Fetcher
 from durable_crawler.fetch_connector import Connector
@@ -26,6 +26,7 @@ from durable_crawler.frontier import SqliteFrontier, opening, sqlite
 from durable_crawler.outcomes import Fetched
 from durable_crawler.parse import Parsed, parse
 from durable_crawler.telemetry import Stats
+from durable_crawler.work import MayFollow
 
 STEPS = ("claim commit", "fetch", "parse", "finish commit", "defer commit", "checkpoint", "closing", "last checkpoint")
 BOUNDARIES = (*(f"{side} {step}" for step in STEPS for side in ("before", "after")), "retry wait")
@@ -126,9 +127,9 @@ def wrap_checkpoint() -> None:
 def wrap_stages(hand: Hand) -> None:
     fetch, wait = Fetcher.fetch, engine.Engine._something_to_do
 
-    async def wrapped_fetch(self: Fetcher, url: str) -> Fetched:
+    async def wrapped_fetch(self: Fetcher, url: str, may_follow: MayFollow) -> Fetched:
         hand.passes("before fetch")
-        fetched = await fetch(self, url)
+        fetched = await fetch(self, url, may_follow)
         hand.passes("after fetch")
         return fetched
 
@@ -146,7 +147,7 @@ def wrap_stages(hand: Hand) -> None:
         await wait(self)
 
     Fetcher.fetch = wrapped_fetch  # type: ignore[method-assign]
-    setattr(engine, "parse", wrapped_parse)  # noqa: B010 - where the engine has it from is not its interface
+    setattr(work, "parse", wrapped_parse)  # noqa: B010 - where the work has it from is not its interface
     engine.Engine._something_to_do = wrapped_wait  # type: ignore[method-assign]
 
 
@@ -223,11 +224,11 @@ def wrap_database(fetch_number: int) -> None:
         init(self, *arguments, **options)
         opened.append(self)
 
-    async def wrapped_fetch(self: Fetcher, url: str) -> Fetched:
+    async def wrapped_fetch(self: Fetcher, url: str, may_follow: MayFollow) -> Fetched:
         fetched["pages"] += 1
         if fetched["pages"] == fetch_number:
             await opened[0]._database.close()
-        return await fetch(self, url)
+        return await fetch(self, url, may_follow)
 
     SqliteFrontier.__init__ = wrapped_init  # type: ignore[method-assign]
     Fetcher.fetch = wrapped_fetch  # type: ignore[method-assign]

@@ -18,9 +18,11 @@ from tests.support.faults_power import Connection, Disk, powered
 
 from durable_crawler.clock import SystemClock
 from durable_crawler.frontier import Deferral, Lease, Link, Result, SqliteFrontier, Verdict, group, opening
+from durable_crawler.frontier.model import HostState
 from durable_crawler.frontier.opening import Admission
 from durable_crawler.frontier.statements import STATEMENTS
 from durable_crawler.outcomes import Outcome
+from durable_crawler.politeness import Pace
 
 SITE = "http://a.example/"
 ADMISSION = Admission(((SITE, "a.example"),), 16)
@@ -73,7 +75,7 @@ class Workload:
         self._now_ms += 700
         host = opened.hosts[0].id
         operations = [self._settle(lease, host) for lease in self._held]
-        operations.append(group.Claim(_future(), {host: 6}, 6))
+        operations.append(group.Claim(_future(), {host: 6}, 6, {}))
         terms = group.Terms(opened.epoch, self._now_ms, 120_000, 10_000)
         flushed = await group.flush(run, operations, terms)
         moment = len(self._disk.events)
@@ -94,7 +96,7 @@ class Workload:
         if kind < 0.1:
             return group.Release(_future(), [lease])
         if kind < 0.25:
-            return group.Defer(_future(), lease, Deferral(self._now_ms + 500, self._now_ms + 400))
+            return group.Defer(_future(), lease, Deferral(self._now_ms + 500, HostState(Pace(), self._now_ms + 400)))
         links = []
         for _ in range(self._chance.randint(2, 12)):
             self._found += 1

@@ -13,8 +13,10 @@ from tests.support.crawler import Run, crawl, crawling, driver, judge, rows
 from tests.support.website import Website, after, in_turn, page, tree
 
 from durable_crawler.frontier import Deferral, SqliteFrontier
+from durable_crawler.frontier.model import HostState
 from durable_crawler.frontier.opening import Admission
 from durable_crawler.frontier.reader import FrontierReader
+from durable_crawler.politeness import Pace
 
 PAGES = 200
 WORKERS = 4
@@ -56,7 +58,7 @@ async def test_waits_of_a_clock_that_was_ahead_are_cut_when_it_is_right_again(tm
     ahead.jump(HOUR)
     frontier = await SqliteFrontier.open(db, admission, max_pages=9, clock=ahead)
     (lease,) = (await frontier.claim(dict.fromkeys(frontier.hosts, 1), 1)).leases
-    await frontier.defer(lease, Deferral(ahead.wall_ms() + 500, ahead.wall_ms() + 500))
+    await frontier.defer(lease, Deferral(ahead.wall_ms() + 500, HostState(Pace(), ahead.wall_ms() + 500)))
     await frontier.close()
     frontier = await SqliteFrontier.open(db, admission, max_pages=9, clock=now)
     try:

@@ -24,10 +24,11 @@ from tests.support.clock import ManualClock
 from tests.support.frontier_suite import Maker, MemoryMaker, OpenFrontier, Seed, SqliteMaker
 
 from durable_crawler.frontier import Deferral, FrontierOwnedError, Lease, Link, Result, Snapshot, Verdict
-from durable_crawler.frontier.model import QUARANTINE_AFTER
+from durable_crawler.frontier.model import QUARANTINE_AFTER, HostState
 from durable_crawler.frontier.opening import LONGEST_WAIT_MS
 from durable_crawler.frontier.sqlite import LEASE_MS
 from durable_crawler.outcomes import Outcome
+from durable_crawler.politeness import Pace
 
 T = TypeVar("T")
 
@@ -329,7 +330,7 @@ class FrontierMachine(RuleBasedStateMachine):
     async def ask(self, step: Step, lease: Lease) -> bool:
         """Whether the lease was still ours."""
         now = self.clock.wall_ms()
-        closed = None if step.closed_ms is None else now + step.closed_ms
+        closed = None if step.closed_ms is None else HostState(Pace(), now + step.closed_ms)
         match step.what:
             case "finish":
                 result = Result(step.outcome, bytes=lease.page_id)

@@ -18,6 +18,7 @@ from typing import Any
 from durable_crawler.frontier.reader import FrontierReader
 
 LIMIT_SECONDS = 60.0
+LOOPBACK = ("127.0.0.0/8",)
 PROGRAM = ("-m", "durable_crawler")
 
 
@@ -77,9 +78,16 @@ def free_port() -> int:
 
 @asynccontextmanager
 async def crawling(
-    *arguments: str | Path, cwd: Path, program: Sequence[str] = PROGRAM, port: int | None = None
+    *arguments: str | Path,
+    cwd: Path,
+    program: Sequence[str] = PROGRAM,
+    port: int | None = None,
+    allow: Sequence[str] = LOOPBACK,
 ) -> AsyncIterator[Run]:
-    """Start ``durable-crawler run`` with ``arguments``; it is killed if it still runs at the end."""
+    """Start ``durable-crawler run`` with ``arguments``; it is killed if it still runs at the end.
+
+    ``allow`` are the ranges that it may connect to although they are not public.
+    """
     port = free_port() if port is None else port
     environment = {**os.environ, "PYTHONWARNINGS": "error", "PYTHONPATH": os.pathsep.join(sys.path)}
     process = await asyncio.create_subprocess_exec(
@@ -90,6 +98,7 @@ async def crawling(
         str(port),
         "--log-format",
         "json",
+        *(word for cidr in allow for word in ("--allow-cidr", cidr)),
         *map(str, arguments),
         cwd=cwd,
         env=environment,
@@ -105,9 +114,11 @@ async def crawling(
             await process.communicate()
 
 
-async def crawl(*arguments: str | Path, cwd: Path, program: Sequence[str] = PROGRAM) -> tuple[int, Run]:
+async def crawl(
+    *arguments: str | Path, cwd: Path, program: Sequence[str] = PROGRAM, allow: Sequence[str] = LOOPBACK
+) -> tuple[int, Run]:
     """Run a crawl to its end."""
-    async with crawling(*arguments, cwd=cwd, program=program) as run:
+    async with crawling(*arguments, cwd=cwd, program=program, allow=allow) as run:
         return await run.end(), run
 
 

@@ -31,11 +31,12 @@ from durable_crawler.frontier import (
     SqliteFrontier,
     Verdict,
 )
-from durable_crawler.frontier.model import QUARANTINE_AFTER
+from durable_crawler.frontier.model import QUARANTINE_AFTER, HostState
 from durable_crawler.frontier.opening import LONGEST_WAIT_MS, Admission
 from durable_crawler.frontier.reader import FrontierReader
 from durable_crawler.frontier.sqlite import LEASE_MS
 from durable_crawler.outcomes import Outcome
+from durable_crawler.politeness import Pace
 
 Seed = tuple[str, str]
 A: Seed = ("https://a.example/", "a.example")
@@ -535,7 +536,7 @@ class FrontierSuite:
         frontier = await maker.open(clock=clock)
         (lease,) = await claim(frontier)
         due = clock.wall_ms() + 5000
-        assert await frontier.defer(lease, Deferral(due, due)) is Verdict.KEPT
+        assert await frontier.defer(lease, Deferral(due, HostState(Pace(), due))) is Verdict.KEPT
         assert (frontier.snapshot.deferred, frontier.snapshot.next_due_ms) == (1, due)
         assert not frontier.snapshot.finished(100)
         clock.advance(4.999)
@@ -550,13 +551,15 @@ class FrontierSuite:
         first, second = await claim(frontier)
         until = clock.wall_ms() + 7000
         await asyncio.gather(
-            frontier.defer(first, Deferral(until, until)), frontier.finish(second, OK, [], clock.wall_ms() + 9000)
+            frontier.defer(first, Deferral(until, HostState(Pace(0.5, 0, 2, 1), until))),
+            frontier.finish(second, OK, [], HostState(Pace(), clock.wall_ms() + 9000)),
         )
         await frontier.close()
         clock.advance(3)
         frontier = await maker.open((A, B), clock=clock)
         assert frontier.hosts[first.host_id].closed_until_ms == until
         assert frontier.hosts[second.host_id].closed_until_ms == until + 2000
+        assert frontier.hosts[first.host_id].pace == Pace(0.5, 0, 2, 1)
         assert frontier.snapshot.next_due_ms == until
         clock.advance(4)
         (again,) = await claim(frontier)
@@ -567,10 +570,9 @@ class FrontierSuite:
         for lease in await claim(frontier):
             await frontier.finish(lease, OK, links(frontier, "1", "2", "3"))
         (first, *others), now = await claim(frontier), clock.wall_ms()
-        await frontier.finish(first, OK, [], now + 900)
-        await asyncio.gather(
-            *(frontier.finish(lease, OK, [], now + wait) for lease, wait in zip(others, (600, 300), strict=True))
-        )
+        await frontier.finish(first, OK, [], HostState(Pace(), now + 900))
+        waits = zip(others, (600, 300), strict=True)
+        await asyncio.gather(*(frontier.finish(lease, OK, [], HostState(Pace(), now + wait)) for lease, wait in waits))
         await frontier.close()
         frontier = await maker.open((A, B), clock=clock)
         assert [at.closed_until_ms for at in frontier.hosts.values() if at.authority == A[1]] == [now + 900]
@@ -580,7 +582,7 @@ class FrontierSuite:
         clock.jump(86_400)
         frontier = await maker.open(clock=clock)
         (lease,) = await claim(frontier)
-        await frontier.defer(lease, Deferral(clock.wall_ms() + 1000, clock.wall_ms() + 1000))
+        await frontier.defer(lease, Deferral(clock.wall_ms() + 1000, HostState(Pace(), clock.wall_ms() + 86_400_000)))
         await frontier.close()
         clock.jump(-86_400)
         frontier = await maker.open(clock=clock)

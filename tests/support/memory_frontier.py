@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from types import MappingProxyType
 from typing import Any, Self
 
 from durable_crawler.clock import Clock
@@ -20,6 +21,7 @@ from durable_crawler.frontier import (
     FrontierError,
     FrontierOwnedError,
     Host,
+    HostState,
     Lease,
     Link,
     Result,
@@ -29,6 +31,9 @@ from durable_crawler.frontier import (
 from durable_crawler.frontier.model import QUARANTINE_AFTER
 from durable_crawler.frontier.opening import LONGEST_WAIT_MS, Admission
 from durable_crawler.frontier.sqlite import LEASE_MS
+from durable_crawler.outcomes import Outcome
+from durable_crawler.politeness import Pace
+from durable_crawler.robots import KnownRobots
 
 
 @dataclass(eq=False)
@@ -58,6 +63,8 @@ class Memory:
     pages: dict[str, Page] = field(default_factory=dict)
     authorities: dict[str, int] = field(default_factory=dict)
     closed_until_ms: dict[int, int] = field(default_factory=dict)
+    paces: dict[int, Pace] = field(default_factory=dict)
+    robots: dict[str, KnownRobots] = field(default_factory=dict)
     epoch: int = 0
     tokens: int = 0
     owned: bool = False
@@ -92,7 +99,7 @@ class Memory:
         broken = []
         if any(len(page.results) != (page.state == "done") for page in self.pages.values()):
             broken.append("a page has a result if and only if it is done, and then one")
-        if any(not page.counted for page in self.in_state("leased", "deferred", "done", "quarantined")):
+        if any(not page.counted for page in self.in_state("leased", "deferred", "quarantined")):
             broken.append("a page was worked on that counts for nothing")
         return broken
 
@@ -148,16 +155,16 @@ class MemoryFrontier:
     def hosts(self) -> Mapping[int, Host]:
         return self._hosts
 
-    async def claim(self, wants: Mapping[int, int], limit: int) -> Claimed:
-        claimed: Claimed = await self._commit(_Order.CLAIM, lambda: self._claim(wants, limit))
+    async def claim(
+        self, wants: Mapping[int, int], limit: int, gates: Mapping[int, int] = MappingProxyType({})
+    ) -> Claimed:
+        claimed: Claimed = await self._commit(_Order.CLAIM, lambda: self._claim(wants, limit, gates))
         return claimed
 
     async def finish(
-        self, lease: Lease, result: Result, links: Sequence[Link], host_closed_until_ms: int | None = None
+        self, lease: Lease, result: Result, links: Sequence[Link], host: HostState | None = None
     ) -> Verdict:
-        verdict: Verdict = await self._commit(
-            _Order.SETTLE, lambda: self._finish(lease, result, links, host_closed_until_ms)
-        )
+        verdict: Verdict = await self._commit(_Order.SETTLE, lambda: self._finish(lease, result, links, host))
         return verdict
 
     async def defer(self, lease: Lease, deferral: Deferral) -> Verdict:
@@ -173,6 +180,16 @@ class MemoryFrontier:
             _Order.SETTLE, lambda: frozenset(lease.page_id for lease in leases if self._renew(lease))
         )
         return kept
+
+    async def close_host(self, host_id: int, outcome: Outcome, error: str) -> int:
+        closed: int = await self._commit(_Order.SETTLE, lambda: self._close_all_of(host_id, outcome, error))
+        return closed
+
+    async def robots_of(self, origin: str) -> KnownRobots | None:
+        return self._memory.robots.get(origin)
+
+    async def keep_robots(self, known: KnownRobots) -> None:
+        await self._commit(_Order.SETTLE, lambda: self._memory.robots.update({known.origin: known}))
 
     async def close(self) -> None:
         if self._closed:
@@ -227,9 +244,12 @@ class MemoryFrontier:
                 page.state = "excluded"
             elif page.state == "excluded":
                 page.state = "pending"
-        return {id_: Host(id_, authority, memory.closed_until_ms.get(id_, 0)) for id_, authority in approved.items()}
+        return {
+            id_: Host(id_, authority, memory.closed_until_ms.get(id_, 0), memory.paces.get(id_, Pace()))
+            for id_, authority in approved.items()
+        }
 
-    def _claim(self, wants: Mapping[int, int], limit: int) -> Claimed:
+    def _claim(self, wants: Mapping[int, int], limit: int, gates: Mapping[int, int]) -> Claimed:
         now = self._clock.wall_ms()
         late = [page for page in self._memory.in_state("leased") if page.lease_until_ms <= now]
         for page in late:
@@ -250,15 +270,17 @@ class MemoryFrontier:
             page.state, page.counted, page.attempts = "leased", True, page.attempts + 1
             page.token, page.epoch, page.lease_until_ms = f"{self._memory.tokens:032x}", self.epoch, now + LEASE_MS
             leases.append(Lease(page.id, page.token, page.url, page.host_id, page.depth, page.attempts, page.retries))
+        for host_id in {lease.host_id for lease in leases} & gates.keys():
+            self._close_host(host_id, gates[host_id])
         return Claimed(tuple(leases), len(late), self._memory.snapshot())
 
-    def _finish(self, lease: Lease, result: Result, links: Sequence[Link], closed_until_ms: int | None) -> Verdict:
+    def _finish(self, lease: Lease, result: Result, links: Sequence[Link], host: HostState | None) -> Verdict:
         page = self._held(lease)
         if page is None:
             return Verdict.LOST
         page.state, page.attempts = "done", 0
         page.results.append(result)
-        self._close_host(page.host_id, closed_until_ms)
+        self._keep(page.host_id, host)
         for link in links:
             self._add(link)
         return Verdict.KEPT
@@ -268,7 +290,7 @@ class MemoryFrontier:
         if page is None:
             return Verdict.LOST
         page.state, page.due_ms, page.attempts, page.retries = "deferred", deferral.due_ms, 0, page.retries + 1
-        self._close_host(page.host_id, deferral.host_closed_until_ms)
+        self._keep(page.host_id, deferral.host)
         return Verdict.KEPT
 
     def _release(self, lease: Lease) -> bool:
@@ -295,9 +317,21 @@ class MemoryFrontier:
         page.state = "quarantined" if page.attempts >= QUARANTINE_AFTER else "pending"
         return True
 
-    def _close_host(self, host_id: int, until_ms: int | None) -> None:
-        if until_ms is not None:
-            self._memory.closed_until_ms[host_id] = max(until_ms, self._memory.closed_until_ms.get(host_id, 0))
+    def _keep(self, host_id: int, host: HostState | None) -> None:
+        if host is not None:
+            # A restart counts good answers afresh: they only make a host's gap shrink a little later.
+            self._memory.paces[host_id] = replace(host.pace, answers=0)
+            self._close_host(host_id, host.closed_until_ms)
+
+    def _close_host(self, host_id: int, until_ms: int) -> None:
+        self._memory.closed_until_ms[host_id] = max(until_ms, self._memory.closed_until_ms.get(host_id, 0))
+
+    def _close_all_of(self, host_id: int, outcome: Outcome, error: str) -> int:
+        waiting = [page for page in self._memory.in_state("pending", "deferred") if page.host_id == host_id]
+        for page in waiting:
+            page.state = "done"
+            page.results.append(Result(outcome, error=error))
+        return len(waiting)
 
     def _add(self, link: Link) -> None:
         """A new page, or a shorter way to one that is not done; one that was left out comes in if it is covered now."""

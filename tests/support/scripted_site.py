@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
 from durable_crawler.outcomes import Fetched, Hop, Outcome
 from durable_crawler.settle import classify
 from durable_crawler.urls import authority
+from durable_crawler.work import MayFollow
+
+UNCONNECTED = frozenset({Outcome.CONNECT_ERROR, Outcome.CONNECT_TIMEOUT})
 
 CLOCK_ERROR = 0.002
 """Seconds by which stored times, which are milliseconds, may differ from the loop's."""
@@ -41,8 +44,11 @@ class Script:
     seeds: tuple[str, ...]
     answers: Mapping[str, tuple[Sequence[Answer], Answer]]
 
-    def outcomes(self) -> dict[str, Outcome]:
-        """What a crawl of everything that can be reached from the seeds has to end with."""
+    def outcomes(self, closed: Collection[str] = ()) -> dict[str, Outcome]:
+        """What a crawl of everything that can be reached from the seeds has to end with.
+
+        Pages in ``closed`` were closed with their host, and what they link to was not seen.
+        """
         approved = {authority(seed) for seed in self.seeds}
         found: dict[str, Outcome] = {}
         ways = list(self.seeds)
@@ -50,8 +56,8 @@ class Script:
             url = ways.pop()
             if url not in found and authority(url) in approved:
                 _, last = self.answers[url]
-                found[url] = last.outcome
-                ways += last.links
+                found[url] = Outcome.HOST_DEAD if url in closed else last.outcome
+                ways += () if url in closed else last.links
         return found
 
     def only(self, *seeds: str) -> Script:
@@ -168,7 +174,7 @@ class Site:
     in_flight: Counter[str] = field(default_factory=Counter)
     most: Counter[str] = field(default_factory=Counter)
 
-    async def fetch(self, url: str) -> Fetched:
+    async def fetch(self, url: str, may_follow: MayFollow) -> Fetched:
         loop = asyncio.get_running_loop()
         request = Request(url, loop.time())
         self.log.append(request)
@@ -192,6 +198,15 @@ class Site:
         """How often each URL was asked for."""
         return Counter(request.url for request in self.log)
 
+    def unconnected_at_last(self, url: str) -> int:
+        """How many attempts at a URL's host, one after the other and to the last, led to no connection."""
+        host = authority(url)
+        count = 0
+        answers = [(request.ended, request.answer) for request in self.log if authority(request.url) == host]
+        for _, answer in sorted(((at, answer) for at, answer in answers if at is not None and answer), key=_when):
+            count = count + 1 if answer.outcome in UNCONNECTED else 0
+        return count
+
     def impolite(self) -> Iterator[str]:
         """Requests to a host that had asked to be left alone."""
         hosts: dict[str, list[Request]] = {}
@@ -207,6 +222,10 @@ class Site:
                 for url, closed, opens in incidents:
                     if closed < request.started < opens - CLOCK_ERROR:
                         yield f"{request.url} at {request.started}, closed by {url} from {closed} to {opens}"
+
+
+def _when(item: tuple[float, Answer]) -> float:
+    return item[0]
 
 
 def _fetched(url: str, answer: Answer) -> Fetched:

@@ -11,12 +11,17 @@ from typing import Self
 
 from aiohttp import web
 
+ROBOTS = "/robots.txt"
+
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @dataclass(slots=True)
 class Website:
-    """Serves ``answers`` by path; any other path is a 404. Use it as an async context manager."""
+    """Serves ``answers`` by path; any other path is a 404. Use it as an async context manager.
+
+    Requests for ``/robots.txt`` are no pages: they are counted apart, and not in the log.
+    """
 
     answers: Mapping[str, Answer]
     latency: float = 0.0
@@ -24,6 +29,7 @@ class Website:
     log: list[str] = field(default_factory=list)
     moments_ms: list[int] = field(default_factory=list)
     """When each request of ``log`` arrived, by the wall clock."""
+    robots_asked: int = 0
     in_flight: int = 0
     most_in_flight: int = 0
     asked: asyncio.Event = field(default_factory=asyncio.Event)
@@ -55,6 +61,11 @@ class Website:
         await waiter
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
+        if request.path_qs == ROBOTS:
+            self.robots_asked += 1
+            if ROBOTS not in self.answers:
+                raise web.HTTPNotFound
+            return await self.answers[ROBOTS](request)
         self.requests[request.path_qs] += 1
         self.log.append(request.path_qs)
         self.moments_ms.append(time.time_ns() // 1_000_000)
@@ -113,6 +124,15 @@ def page(*links: str, title: str = "page", status: int = 200, headers: Mapping[s
             status=status,
             headers=headers,
         )
+
+    return answer
+
+
+def robots(text: str, status: int = 200) -> Answer:
+    """A robots.txt."""
+
+    async def answer(_: web.Request) -> web.StreamResponse:
+        return web.Response(text=text, status=status)
 
     return answer
 

@@ -206,7 +206,10 @@ async def test_a_port_in_use_is_one_sentence(tmp_path: Path) -> None:
 
 
 async def test_a_dead_host_ends_in_outcomes_not_in_a_crash(tmp_path: Path) -> None:
-    code, run = await crawl("--seed", "http://127.0.0.1:1/", "--retries", "1", cwd=tmp_path)
+    file = tmp_path / "crawljob.yaml"
+    # Otherwise it would be asked for its robots.txt for half an hour.
+    file.write_text(job({"seeds": ["http://127.0.0.1:1/"], "politeness": {"robots": "ignore"}}))
+    code, run = await crawl("-f", file, "--retries", "1", cwd=tmp_path)
     assert (code, run.summary["reason"]) == (0, "NothingFetched")
     assert run.summary["progress"]["failed"] == 1
 

@@ -23,6 +23,7 @@ from durable_crawler.heartbeat import Heartbeat
 from durable_crawler.outcomes import Fetched, Outcome, PageRecord
 from durable_crawler.stop import Stop
 from durable_crawler.urls import authority
+from durable_crawler.work import MayFollow
 
 A = "http://a.example/"
 B = "http://b.example/"
@@ -55,7 +56,7 @@ class Network:
     most: Counter[str] = field(default_factory=Counter)
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def fetch(self, url: str) -> Fetched:
+    async def fetch(self, url: str, may_follow: MayFollow) -> Fetched:
         self.asked[url] += 1
         for key in ("all", authority(url)):
             self.in_flight[key] += 1
@@ -129,7 +130,7 @@ async def make(tmp_path: Path) -> AsyncIterator[Make]:
         frontier = await SqliteFrontier.open(path, admission, max_pages=spec.scope.max_pages, clock=clock)
         frontiers.append(frontier)
         network, seen = Network(answers), Seen()
-        engine = Engine(spec, frontier, fetcher=network, observer=seen, clock=clock, random=lambda: 0.0)
+        engine = Engine(spec, frontier, fetcher=network, robots=None, observer=seen, clock=clock, random=lambda: 0.0)
         return Bench(frontier, network, seen, engine, Stop())
 
     yield make_

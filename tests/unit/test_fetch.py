@@ -4,136 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-import socket
 import ssl
-import struct
 import zlib
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
+from ipaddress import ip_network
 from tempfile import NamedTemporaryFile
 from typing import Any
 
 import pytest
 import uvloop
+from tests.support.misbehaving import HTML_HEAD, Answer, Names, hang, page, site, then, to
 
 from crawljob.spec import Fetch
 from durable_crawler.clock import SystemClock
-from durable_crawler.fetch import Fetcher
+from durable_crawler.fetch import ROBOTS_BYTES, Fetcher
 from durable_crawler.fetch_connector import Failure
 from durable_crawler.outcomes import Hop, Outcome
 from durable_crawler.redirects import MAX_HOPS
 
-HTML_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n"
-
-Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]]
-Answer = bytes | Script
-
-
-class Site:
-    """Answers each request with what ``answers`` has for its target, byte for byte, on kept connections."""
-
-    def __init__(self, answers: dict[str, Answer]) -> None:
-        self.answers = answers
-        self.heads: list[str] = []
-        self.connections = 0
-        self.port = 0
-        self.open: dict[asyncio.StreamWriter, asyncio.Task[None] | None] = {}
-
-    def url(self, target: str = "/") -> str:
-        return f"http://127.0.0.1:{self.port}{target}"
-
-    @property
-    def targets(self) -> list[str]:
-        return [head.split(" ", 2)[1] for head in self.heads]
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
-        self.open[writer] = asyncio.current_task()
-        with suppress(asyncio.IncompleteReadError, ConnectionError, ssl.SSLError):
-            await self.talk(reader, writer)
-        writer.transport.abort() if writer.is_closing() else writer.close()
-        with suppress(ConnectionError, ssl.SSLError):
-            await writer.wait_closed()
-        del self.open[writer]
-
-    async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while not writer.is_closing():
-            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-            self.heads.append(head)
-            answer = self.answers[head.split(" ", 2)[1]]
-            if callable(answer):
-                await answer(reader, writer)
-            else:
-                writer.write(answer)
-                await writer.drain()
-
-
-class Raw(Site):
-    """Does with a connection what ``script`` does."""
-
-    def __init__(self, script: Script) -> None:
-        super().__init__({})
-        self._script = script
-
-    async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await self._script(reader, writer)
-
-
-@asynccontextmanager
-async def site(answers: dict[str, Answer] | Script | None = None, **options: Any) -> AsyncIterator[Site]:
-    here = Raw(answers) if callable(answers) else Site(answers or {})
-    server = await asyncio.start_server(here.serve, "127.0.0.1", 0, **options)
-    here.port = server.sockets[0].getsockname()[1]
-    try:
-        yield here
-    finally:
-        server.close()
-        tasks = [task for task in here.open.values() if task is not None]
-        for writer in here.open:
-            writer.transport.abort()
-        await asyncio.gather(*tasks)
+LOOPBACK = (ip_network("127.0.0.0/8"),)
 
 
 @asynccontextmanager
 async def fetcher(tls: ssl.SSLContext | None = None, **fields: Any) -> AsyncIterator[Fetcher]:
-    async with Fetcher(Fetch(**fields), SystemClock(), tls=tls) as made:
+    async with Fetcher(Fetch(**fields), SystemClock(), allowed=LOOPBACK, tls=tls) as made:
         yield made
-
-
-def page(body: bytes = b"<p>", *fields: str, status: str = "200 OK", length: int | None = None) -> bytes:
-    lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body) if length is None else length}", *fields]
-    if not any(line.lower().startswith("content-type") for line in fields):
-        lines.append("Content-Type: text/html; charset=utf-8")
-    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
-
-
-def to(location: str, status: int = 302) -> bytes:
-    return page(b"moved", f"Location: {location}", status=f"{status} Moved")
-
-
-async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    await reader.read()
-
-
-def then(*steps: bytes | str) -> Script:
-    """Sends bytes, then ``close``, ``reset`` or ``hang``."""
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        for step in steps:
-            if isinstance(step, bytes):
-                writer.write(step)
-                await writer.drain()
-            elif step == "hang":
-                await reader.read()
-            elif step == "reset":
-                linger = struct.pack("ii", 1, 0)
-                writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-                writer.transport.abort()
-            else:
-                writer.close()
-
-    return answer
 
 
 async def one(answer: Answer, **fields: Any) -> Any:
@@ -572,6 +469,109 @@ async def test_a_redirect_with_an_endless_body() -> None:
     answer = then(page(b"x", "Location: /b", status="302 Found", length=10**10), "hang")
     async with site({"/": answer, "/b": page(b"x")}) as here, fetcher() as client:
         assert (await client.fetch(here.url())).outcome is Outcome.OK
+        assert here.connections == 2
+
+
+async def test_a_redirect_that_may_not_be_followed_ends_before_it_is_asked_for() -> None:
+    asked: list[str] = []
+
+    async def may_follow(url: str) -> Outcome | None:
+        asked.append(url)
+        return Outcome.ROBOTS_DISALLOWED if url.endswith("/c") else None
+
+    async with site({"/": to("/b"), "/b": to("/c"), "/c": page(b"x")}) as here, fetcher() as client:
+        fetched = await client.fetch(here.url(), may_follow)
+        assert (fetched.outcome, fetched.status) == (Outcome.ROBOTS_DISALLOWED, 302)
+        assert asked == [here.url("/b"), here.url("/c")]
+        assert here.targets == ["/", "/b"]
+        assert fetched.final_url == here.url("/b")
+        assert fetched.hops[-1] == Hop(here.url("/b"), 302, here.url("/c"))
+
+
+async def test_the_robots_tags_of_the_last_response() -> None:
+    answers: dict[str, Answer] = {
+        "/": page(b"moved", "Location: /b", "X-Robots-Tag: none", status="302 Found"),
+        "/b": page(b"x", "X-Robots-Tag: noindex", "x-robots-tag: bot: nofollow"),
+    }
+    async with site(answers) as here, fetcher() as client:
+        assert (await client.fetch(here.url())).robots_tags == ("noindex", "bot: nofollow")
+        here.answers["/b"] = page(b"x", *["X-Robots-Tag: " + "a" * 600] * 20)
+        assert (await client.fetch(here.url("/b"))).robots_tags == ("a" * 512,) * 16
+
+
+# robots.txt
+
+
+RULES = b"User-agent: *\r\nDisallow: /x\r\n"
+
+
+@pytest.mark.parametrize("content_type", ["Content-Type: text/plain", "Content-Type: image/png", "Content-Type:"])
+async def test_a_robots_txt_of_any_type(content_type: str) -> None:
+    async with site({"/robots.txt": page(RULES, content_type)}) as here, fetcher() as client:
+        fetched = await client.fetch_robots(here.url("/robots.txt"))
+        assert (fetched.outcome, fetched.body) == (Outcome.OK, RULES)
+        assert "Accept: text/plain,*/*;q=0.5\r\n" in here.heads[0]
+
+
+@pytest.mark.parametrize(
+    ("body", "fields"),
+    [
+        (RULES + b"#" * 600_000, ()),
+        (RULES + b"Disallow: /private".rjust(ROBOTS_BYTES - len(RULES) - 1, b"#") + b"ly\r\n", ()),
+        (gzip.compress(RULES + bytes(50_000_000)), ("Content-Encoding: gzip",)),
+    ],
+    ids=["long", "within a line", "bomb"],
+)
+async def test_a_robots_txt_is_cut_at_a_line(body: bytes, fields: tuple[str, ...]) -> None:
+    async with site({"/robots.txt": page(body, *fields)}) as here, fetcher(max_body_bytes=1024) as client:
+        fetched = await client.fetch_robots(here.url("/robots.txt"))
+        assert (fetched.outcome, fetched.body) == (Outcome.OK, RULES)
+
+
+async def test_a_robots_txt_of_500_kib_is_read_whole() -> None:
+    rules = b"#" * (ROBOTS_BYTES - 1 - len(RULES)) + b"\n" + RULES
+    async with site({"/robots.txt": page(rules)}) as here, fetcher(max_body_bytes=1024) as client:
+        assert (await client.fetch_robots(here.url("/robots.txt"))).body == rules
+
+
+async def test_redirects_of_a_robots_txt_may_lead_elsewhere() -> None:
+    async with site({"/5": page(RULES)}) as other:
+        answers: dict[str, Answer] = {f"/{n}": to(f"/{n + 1}") for n in range(5)}
+        answers["/4"] = to(other.url("/5"))
+        async with site(answers) as here, fetcher() as client:
+            assert (await client.fetch_robots(here.url("/0"))).body == RULES
+            here.answers |= {"/00": to("/0")}
+            assert (await client.fetch_robots(here.url("/00"))).outcome is Outcome.REDIRECT_INVALID
+            here.answers["/4"] = to("http://10.0.0.1/5")
+            assert (await client.fetch_robots(here.url("/0"))).outcome is Outcome.ADDRESS_REFUSED
+
+
+# Addresses
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_loopback_is_refused_before_a_socket_is_opened(loop: str) -> None:
+    async def main() -> None:
+        async with site({"/": page()}) as here, Fetcher(Fetch(), SystemClock()) as client:
+            for host in ("127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "0.0.0.0"):
+                fetched = await client.fetch(f"http://{host}:{here.port}/")
+                assert (fetched.outcome, fetched.status) == (Outcome.ADDRESS_REFUSED, None)
+                assert (fetched.retryable, fetched.host_incident) == (False, False)
+                assert "allowCIDRs" in fetched.error
+                assert "is loopback" in fetched.error or "is this network" in fetched.error
+            assert here.connections == 0
+
+    (asyncio.run if loop == "asyncio" else uvloop.run)(main())
+
+
+async def test_an_allowed_address_of_several_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the others come first, and where a name server answers differently each time."""
+    answers = [["10.0.0.1", "169.254.169.254", "::1", "127.0.0.1"], ["127.0.0.1"], ["10.0.0.1"]]
+    async with site({"/": page(b"x", "Connection: close")}) as here, fetcher() as client:
+        monkeypatch.setattr(client._session.connector, "_resolver", Names({"rebinding.example": answers}))
+        monkeypatch.setattr(client._session.connector, "_use_dns_cache", False)
+        for expected in (Outcome.OK, Outcome.OK, Outcome.ADDRESS_REFUSED):
+            assert (await client.fetch(f"http://rebinding.example:{here.port}/")).outcome is expected
         assert here.connections == 2
 
 

@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from durable_crawler.parse import Parsed, is_html, media_type, parse
+from durable_crawler.parse import FOLLOWED, Parsed, is_html, media_type, parse
+from durable_crawler.robots_tags import directives
+from durable_crawler.traps import Trap
 from durable_crawler.urls import Refusal
 
 URL = "https://x.example/dir/page?q"
@@ -74,6 +76,106 @@ def test_refused_references_are_counted_by_reason() -> None:
 )
 def test_only_html_elements_are_links(html: str, links: list[str]) -> None:
     assert read(html).links == tuple(f"https://x.example{link}" for link in links)
+
+
+def test_links_that_look_like_a_trap_are_counted_by_its_name() -> None:
+    page = read("<a href=/a/a/a></a><a href=/b/b/b></a><a href=/b/b/b></a><a href='/?a&a&a&a&a&a'></a><a href=ok></a>")
+    assert page.links == ("https://x.example/dir/ok",)
+    assert page.refused == {Trap.REPETITION: 2, Trap.SAME_PARAMETER: 1}
+
+
+# What a site does not want
+
+
+def test_a_link_that_is_not_to_be_followed_is_told_apart() -> None:
+    page = read("<a href=1 rel='external NoFollow'></a><a href=2 rel=nofollow-not></a><a href=3></a>")
+    assert page.links == ("https://x.example/dir/2", "https://x.example/dir/3")
+    assert page.nofollow_links == ("https://x.example/dir/1",)
+    assert (page.nofollow, page.noindex) == (False, False)
+
+
+@pytest.mark.parametrize("html", ["<a href=1 rel=nofollow></a><a href=1>", "<a href=1></a><a href=1 rel=nofollow>"])
+def test_a_link_that_one_element_follows_is_followed(html: str) -> None:
+    page = read(f"{html}<a href=1#x rel=nofollow>")
+    assert (page.links, page.nofollow_links) == (("https://x.example/dir/1",), ())
+
+
+def test_links_of_both_kinds_share_the_cap() -> None:
+    page = read("<a href=1 rel=nofollow></a><a href=2></a><a href=3></a><a href=4 rel=nofollow></a>", max_links=2)
+    assert (len(page.links), len(page.nofollow_links), page.truncated_links) == (1, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("html", "nofollow", "noindex"),
+    [
+        ("<meta name=robots content='noindex, nofollow'>", True, True),
+        ("<meta name=ROBOTS content='NOFOLLOW'>", True, False),
+        ("<meta name=robots content=none>", True, True),
+        ("<meta name=robots content='index,follow'>", False, False),
+        ("<meta name=robots content=noindex><meta name=robots content=nofollow>", True, True),
+        ("<meta name=our-bot content=nofollow>", True, False),
+        ("<meta name=other-bot content=none>", False, False),
+        ("<meta name=description content=nofollow>", False, False),
+        ("<meta name=robots>", False, False),
+        ("<template><meta name=robots content=none></template>", False, False),
+        ("<!-- <meta name=robots content=none> -->", False, False),
+        ("<body><p><meta name=robots content=nofollow>", True, False),
+    ],
+)
+def test_meta_robots(html: str, nofollow: bool, noindex: bool) -> None:
+    page = parse(f"{html}<a href=/l>".encode(), "text/html", URL, 10, product="our-bot")
+    assert (page.nofollow, page.noindex) == (nofollow, noindex)
+    assert (page.links == (), page.nofollow_links == ("https://x.example/l",)) == (nofollow, nofollow)
+
+
+@pytest.mark.parametrize(
+    ("tags", "asked"),
+    [
+        ([], ""),
+        (["noindex"], "noindex"),
+        (["NoIndex, NoFollow"], "noindex nofollow"),
+        (["none"], "noindex nofollow"),
+        (["all"], ""),
+        (["our-bot: nofollow"], "nofollow"),
+        (["OUR-BOT:nofollow , noindex"], "noindex nofollow"),
+        (["other-bot: nofollow, noindex"], ""),
+        (["other-bot: none", "noindex"], "noindex"),
+        (["other-bot: noindex, our-bot: nofollow"], "nofollow"),
+        (["our-bot: nofollow, other-bot: noindex"], "nofollow"),
+        (["*: nofollow", "robots: noindex"], "noindex nofollow"),
+        (["unavailable_after: 25 Jun 2010 15:00:00 PST, nofollow"], "nofollow"),
+        (["max-snippet: 20, nofollow"], "nofollow"),
+        (["unavailable_after: Fri, 25 Jun 2010 15:00:00 GMT"], ""),
+        (["our-bot-news: nofollow"], ""),
+        (["", ",", ":", ": nofollow", "nofollow:"], ""),
+    ],
+)
+def test_x_robots_tag(tags: list[str], asked: str) -> None:
+    assert directives(tags, [], "our-bot") == set(asked.split())
+    page = parse(b"<a href=/l>", "text/html", URL, 10, robots_tags=tags, product="our-bot")
+    assert (page.nofollow, page.noindex) == ("nofollow" in asked, "noindex" in asked)
+
+
+def test_header_and_elements_add_up() -> None:
+    page = parse(b"<meta name=robots content=follow>", "text/html", URL, 10, robots_tags=["nofollow"])
+    assert page.nofollow
+
+
+# Other elements
+
+
+def test_frames_and_next_pages_are_links_where_the_spec_says_so() -> None:
+    html = (
+        "<link rel=next href=/2><link rel=stylesheet href=/s><a href=/a></a><iframe src=/i></iframe><iframe></iframe>"
+        "<map><area href=/r></map><iframe src=about:blank></iframe>"
+    )
+    assert read(html).links == ("https://x.example/a", "https://x.example/r")
+    page = parse(html.encode(), "text/html", URL, 10, follow=(*FOLLOWED, "frame", "iframe", "next"))
+    assert [link.removeprefix("https://x.example/") for link in page.links] == ["2", "a", "i", "r"]
+    assert page.refused == {Refusal.SCHEME: 1}
+    assert parse(html.encode(), "text/html", URL, 10, follow=("next",)).links == ("https://x.example/2",)
+    frames = b"<frameset><frame src=/f></frameset>"
+    assert parse(frames, "text/html", URL, 10, follow=("a", "frame")).links == ("https://x.example/f",)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ _FLAGS = {
     "workers": ("fetch", "workers"),
     "per_host": ("fetch", "perHost"),
     "retries": ("fetch", "retries"),
+    "allow_cidr": ("network", "allowCIDRs"),
 }
 """Where each flag stands in the spec."""
 
@@ -28,6 +29,12 @@ _FLAGS = {
 @click.option("--workers", type=int, metavar="N", help="Pages being worked on at once.  [default: 16]")
 @click.option("--per-host", type=int, metavar="N", help="Pages being worked on at once of one host.  [default: 2]")
 @click.option("--retries", type=int, metavar="N", help="Retries after a first attempt that failed.  [default: 3]")
+@click.option(
+    "--allow-cidr",
+    multiple=True,
+    metavar="CIDR",
+    help="A range that may be connected to although it is not public, such as 127.0.0.0/8. Repeatable.",
+)
 @click.option(
     "--db",
     type=click.Path(path_type=Path, dir_okay=False),

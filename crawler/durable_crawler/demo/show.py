@@ -64,7 +64,11 @@ class _AtTheKill:
 async def _show(console: Console, site: Site, folder: Path) -> bool:
     expected = site.expected()
     job, database = folder / "crawljob.yaml", folder / "frontier.db"
-    spec = {"seeds": [site.url], "fetch": {"workers": WORKERS, "perHost": WORKERS}}
+    spec = {
+        "seeds": [site.url],
+        "fetch": {"workers": WORKERS, "perHost": WORKERS},
+        "network": {"allowCIDRs": ["127.0.0.0/8"]},  # the site is on loopback, which is refused otherwise
+    }
     job.write_text(render("demo", parse(spec)), encoding="utf-8")
     reader = FrontierReader(database)
 

@@ -74,6 +74,8 @@ class Site:
 
     @web.middleware
     async def _count(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        if request.path == "/robots.txt":  # no page: a crawl has to ask, and may ask again
+            raise web.HTTPNotFound
         self.requests[request.path] += 1
         await asyncio.sleep(_LATENCY_SECONDS)
         return await handler(request)

@@ -18,12 +18,15 @@ from durable_crawler.frontier.model import (
     Claimed,
     Deferral,
     FrontierOwnedError,
+    HostState,
     Lease,
     Link,
     Result,
     Snapshot,
     Verdict,
 )
+from durable_crawler.outcomes import Outcome
+from durable_crawler.robots import KnownRobots
 from durable_crawler.urls import url_hash
 
 ROWS_PER_STATEMENT = 5000
@@ -50,6 +53,19 @@ class Operation:
 class Claim(Operation):
     wants: Mapping[int, int]
     limit: int
+    gates: Mapping[int, int]
+
+
+@dataclass(slots=True, eq=False)
+class CloseHost(Operation):
+    host_id: int
+    outcome: Outcome
+    error: str
+
+
+@dataclass(slots=True, eq=False)
+class KeepRobots(Operation):
+    known: KnownRobots
 
 
 @dataclass(slots=True, eq=False)
@@ -57,7 +73,7 @@ class Finish(Operation):
     lease: Lease
     result: Result
     links: Sequence[Link]
-    host_closed_until_ms: int | None
+    host: HostState | None
 
     @property
     def pages(self) -> Collection[int]:
@@ -129,6 +145,13 @@ async def flush(run: Run, operations: Sequence[Operation], terms: Terms) -> Flus
     await _defer(run, [op for op in operations if isinstance(op, Defer)], terms, answers)
     await _release(run, [op for op in operations if isinstance(op, Release)], terms, answers, stocked)
     await _renew(run, [op for op in operations if isinstance(op, Renew)], terms, answers)
+    for op in operations:
+        match op:
+            case CloseHost():
+                answers.append((op, await _close_host(run, op, terms)))
+            case KeepRobots(known=known):
+                await run("keep_robots", {field: getattr(known, field) for field in KnownRobots.__slots__})
+                answers.append((op, None))
     # The engine has one dispatcher: a flush holds one claim at most.
     claims = [(op, *await _claim(run, op, terms, stocked, drained)) for op in operations if isinstance(op, Claim)]
 
@@ -153,7 +176,7 @@ async def _finish(
         return
     results = [_result(op.lease.page_id, op.result) for op in won]
     await run("record", {"results": as_json(results), "now": terms.now_ms})
-    await _close(run, [(op.lease, op.host_closed_until_ms) for op in won])
+    await _pace(run, [(op.lease, op.host) for op in won])
     links: list[list[Any]] = []
     outside: list[list[Any]] = []
     for op in won:
@@ -174,17 +197,28 @@ async def _defer(run: Run, defers: Sequence[Defer], terms: Terms, answers: list[
     leases = as_json([[*_named(op.lease), op.deferral.due_ms] for op in defers])
     kept = {page_id for (page_id,) in await run("defer", {"epoch": terms.epoch, "now": terms.now_ms, "leases": leases})}
     answers += [(op, Verdict.KEPT if op.lease.page_id in kept else Verdict.LOST) for op in defers]
-    await _close(run, [(op.lease, op.deferral.host_closed_until_ms) for op in defers if op.lease.page_id in kept])
+    await _pace(run, [(op.lease, op.deferral.host) for op in defers if op.lease.page_id in kept])
 
 
-async def _close(run: Run, gates: Sequence[tuple[Lease, int | None]]) -> None:
-    """Close the gates of hosts; of several times for one host the latest holds."""
-    latest: dict[int, int] = {}
-    for lease, until in gates:
-        if until is not None:
-            latest[lease.host_id] = max(until, latest.get(lease.host_id, 0))
+async def _pace(run: Run, states: Sequence[tuple[Lease, HostState | None]]) -> None:
+    """Keep what became of hosts: of several states of one host the last, of several gates the one furthest away."""
+    latest: dict[int, list[int]] = {}
+    for lease, state in states:
+        if state is not None:
+            pace, until = state.pace, state.closed_until_ms
+            before = latest.get(lease.host_id, [0, 0])[1]
+            row = [lease.host_id, max(until, before), round(pace.gap * 1000), pace.failures, pace.openings]
+            latest[lease.host_id] = row
     if latest:
-        await run("close_hosts", {"gates": as_json(list(latest.items()))})
+        await run("pace_hosts", {"hosts": as_json(list(latest.values()))})
+
+
+async def _close_host(run: Run, op: CloseHost, terms: Terms) -> int:
+    pages = [page_id for (page_id,) in await run("close_host", {"host": op.host_id})]
+    for start in range(0, len(pages), ROWS_PER_STATEMENT):
+        part = as_json(pages[start : start + ROWS_PER_STATEMENT])
+        await run("record_closed", {"pages": part, "outcome": op.outcome, "error": op.error, "now": terms.now_ms})
+    return len(pages)
 
 
 async def _release(
@@ -231,6 +265,9 @@ async def _claim(
         },
     )
     leases = tuple(Lease(*row) for row in rows)
+    gates = {lease.host_id: claim.gates[lease.host_id] for lease in leases if lease.host_id in claim.gates}
+    if gates:
+        await run("close_hosts", {"gates": as_json(list(gates.items()))})
     if len(leases) < claim.limit:
         # Not cut short by the limit: a host that gave less than it was asked for has nothing (affordable) left.
         given = dict.fromkeys(claim.wants, 0)

@@ -9,13 +9,16 @@ error is never an empty queue.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
+from types import MappingProxyType
 from typing import Protocol
 
 from crawljob.exitcodes import ExitCode
 from crawljob.summary import Progress
 from durable_crawler.outcomes import Hop, Outcome
+from durable_crawler.politeness import Pace
+from durable_crawler.robots import KnownRobots
 
 QUARANTINE_AFTER = 3
 """Claims without an outcome after which a page is set aside (law L2)."""
@@ -63,6 +66,7 @@ class Host:
     id: int
     authority: str
     closed_until_ms: int
+    pace: Pace = field(default_factory=Pace)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +110,19 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
+class HostState:
+    """What an attempt made of its host: how it is paced, and until when it is left alone (ms since the epoch)."""
+
+    pace: Pace
+    closed_until_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Deferral:
-    """When a page may be tried again, and until when its whole host is left alone (milliseconds since the epoch)."""
+    """When a page may be tried again (milliseconds since the epoch), and what became of its host."""
 
     due_ms: int
-    host_closed_until_ms: int | None = None
+    host: HostState | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,14 +196,19 @@ class Frontier(Protocol):
         """The approved hosts by id."""
         ...
 
-    async def claim(self, wants: Mapping[int, int], limit: int) -> Claimed:
-        """Lease up to ``wants[host]`` pages of each host, ``limit`` in all; due retries become pending first."""
+    async def claim(
+        self, wants: Mapping[int, int], limit: int, gates: Mapping[int, int] = MappingProxyType({})
+    ) -> Claimed:
+        """Lease up to ``wants[host]`` pages of each host, ``limit`` in all; due retries become pending first.
+
+        Hosts that gave a page and have a time in ``gates`` are remembered as closed until then (ms since the epoch).
+        """
         ...
 
     async def finish(
-        self, lease: Lease, result: Result, links: Sequence[Link], host_closed_until_ms: int | None = None
+        self, lease: Lease, result: Result, links: Sequence[Link], host: HostState | None = None
     ) -> Verdict:
-        """Store result, new pages, the host's gate and ``done`` in one commit (law L4)."""
+        """Store result, new pages, the host's state and ``done`` in one commit (law L4)."""
         ...
 
     async def defer(self, lease: Lease, deferral: Deferral) -> Verdict:
@@ -204,6 +221,18 @@ class Frontier(Protocol):
 
     async def renew(self, leases: Sequence[Lease]) -> frozenset[int]:
         """Extend leases; returns the page ids that were still ours."""
+        ...
+
+    async def close_host(self, host_id: int, outcome: Outcome, error: str) -> int:
+        """Finish all waiting pages of a host with one outcome; returns how many."""
+        ...
+
+    async def robots_of(self, origin: str) -> KnownRobots | None:
+        """What is known of an origin's robots.txt."""
+        ...
+
+    async def keep_robots(self, known: KnownRobots) -> None:
+        """Remember what is known of an origin's robots.txt."""
         ...
 
     async def close(self) -> None:

@@ -28,6 +28,7 @@ from durable_crawler.frontier.model import (
     Host,
 )
 from durable_crawler.frontier.statements import MIGRATIONS, SCHEMA_VERSION, STATEMENTS
+from durable_crawler.politeness import OPEN_MAX, Pace
 from durable_crawler.urls import url_hash
 
 APPLICATION_ID = 0x44435246  # "DCRF", in the header of the file (SQLite file format, offset 68)
@@ -35,8 +36,8 @@ APPLICATION_ID = 0x44435246  # "DCRF", in the header of the file (SQLite file fo
 CANONICALISATION = 1
 """Version of the rules of ``urls.canonical``; URLs of another version would not be recognised as the same."""
 
-# No backoff is longer: a due time beyond it was stored under a clock that was ahead.
-LONGEST_WAIT_MS = 60 * 1000
+# No open circuit is longer: a time beyond it was stored under a clock that was ahead.
+LONGEST_WAIT_MS = round(OPEN_MAX * 1000)
 
 WAL_KEPT_BYTES = 64 * 1024 * 1024
 """What a checkpoint leaves of the WAL's file; it is reused, and only a long reader makes it larger."""
@@ -274,7 +275,10 @@ def _admit(connection: sqlite3.Connection, path: Path, admission: Admission, now
 def _hosts(connection: sqlite3.Connection, covered: Mapping[str, object]) -> list[tuple[Host, bool]]:
     """The approved hosts, each with whether it has pending pages."""
     rows = connection.execute(STATEMENTS["hosts"], covered)
-    return [(Host(host_id, authority, closed), bool(stocked)) for host_id, authority, closed, stocked in rows]
+    return [
+        (Host(host_id, authority, closed, Pace(gap_ms / 1000, 0, failures, openings)), bool(stocked))
+        for host_id, authority, closed, gap_ms, failures, openings, stocked in rows
+    ]
 
 
 def as_json(value: Sequence[object]) -> str:

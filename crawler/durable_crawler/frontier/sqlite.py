@@ -14,6 +14,7 @@ import sqlite3
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Self
 
 import aiosqlite
@@ -27,6 +28,7 @@ from durable_crawler.frontier.model import (
     FrontierError,
     FrontierFullError,
     Host,
+    HostState,
     Lease,
     Link,
     Result,
@@ -35,6 +37,8 @@ from durable_crawler.frontier.model import (
 )
 from durable_crawler.frontier.opening import Admission
 from durable_crawler.frontier.statements import STATEMENTS
+from durable_crawler.outcomes import Outcome
+from durable_crawler.robots import KnownRobots
 
 DEADLINE_SECONDS = 2.0
 """For each statement, waiting for a lock included (law L13)."""
@@ -141,14 +145,16 @@ class SqliteFrontier:
         """Number of this start of the frontier, from 1."""
         return self._opened.epoch
 
-    async def claim(self, wants: Mapping[int, int], limit: int) -> Claimed:
-        answer: Claimed = await self._ask(group.Claim(self._future(), wants, limit))
+    async def claim(
+        self, wants: Mapping[int, int], limit: int, gates: Mapping[int, int] = MappingProxyType({})
+    ) -> Claimed:
+        answer: Claimed = await self._ask(group.Claim(self._future(), wants, limit, gates))
         return answer
 
     async def finish(
-        self, lease: Lease, result: Result, links: Sequence[Link], host_closed_until_ms: int | None = None
+        self, lease: Lease, result: Result, links: Sequence[Link], host: HostState | None = None
     ) -> Verdict:
-        answer: Verdict = await self._ask(group.Finish(self._future(), lease, result, links, host_closed_until_ms))
+        answer: Verdict = await self._ask(group.Finish(self._future(), lease, result, links, host))
         return answer
 
     async def defer(self, lease: Lease, deferral: Deferral) -> Verdict:
@@ -162,6 +168,17 @@ class SqliteFrontier:
     async def renew(self, leases: Sequence[Lease]) -> frozenset[int]:
         answer: frozenset[int] = await self._ask(group.Renew(self._future(), leases))
         return answer
+
+    async def close_host(self, host_id: int, outcome: Outcome, error: str) -> int:
+        answer: int = await self._ask(group.CloseHost(self._future(), host_id, outcome, error))
+        return answer
+
+    async def robots_of(self, origin: str) -> KnownRobots | None:
+        rows = await self._run("robots", {"origin": origin})
+        return KnownRobots(*rows[0]) if rows else None
+
+    async def keep_robots(self, known: KnownRobots) -> None:
+        await self._ask(group.KeepRobots(self._future(), known))
 
     async def seed_results(self, limit: int) -> Sequence[group.Row]:
         """``(url, outcome, status, final_url, hops)`` of the first seeds, between flushes only."""

@@ -48,7 +48,7 @@ INSERT INTO hosts (authority) SELECT value FROM json_each(:authorities) WHERE tr
 
 -- name: hosts
 -- Approved hosts with their gates, and whether anything can be claimed on them.
-SELECT id, authority, closed_until_ms,
+SELECT id, authority, closed_until_ms, gap_ms, failures, openings,
        EXISTS (SELECT 1 FROM pages WHERE host_id = hosts.id AND state = 'pending') AS stocked
   FROM hosts
  WHERE authority IN (SELECT value FROM json_each(:authorities));
@@ -120,11 +120,36 @@ UPDATE pages
    AND pages.state = 'leased' AND pages.epoch = :epoch AND pages.lease_until_ms > :now
 RETURNING pages.id;
 
+-- name: pace_hosts
+-- [host_id, closed_until_ms, gap_ms, failures, openings]. A gate is only ever moved further away.
+UPDATE hosts SET closed_until_ms = max(closed_until_ms, host.value ->> 1),
+                 gap_ms = host.value ->> 2, failures = host.value ->> 3, openings = host.value ->> 4
+  FROM json_each(:hosts) AS host
+ WHERE hosts.id = host.value ->> 0;
+
 -- name: close_hosts
--- [host_id, until_ms]. A gate is only ever moved further away.
+-- [host_id, until_ms]: only the gate.
 UPDATE hosts SET closed_until_ms = max(closed_until_ms, gate.value ->> 1)
   FROM json_each(:gates) AS gate
  WHERE hosts.id = gate.value ->> 0;
+
+-- name: close_host
+-- All pages of a dead host at once; those in flight settle by themselves.
+UPDATE pages SET state = 'done', due_ms = NULL
+ WHERE host_id = :host AND state IN ('pending', 'deferred')
+RETURNING id;
+
+-- name: record_closed
+INSERT INTO results (page_id, outcome, failed, error, finished_ms)
+SELECT value, :outcome, 1, :error, :now FROM json_each(:pages);
+
+-- name: robots
+SELECT origin, body, failures, expires_ms FROM robots WHERE origin = :origin;
+
+-- name: keep_robots
+INSERT INTO robots (origin, body, failures, expires_ms) VALUES (:origin, :body, :failures, :expires_ms)
+ON CONFLICT (origin) DO UPDATE
+   SET body = excluded.body, failures = excluded.failures, expires_ms = excluded.expires_ms;
 
 -- name: release
 -- [id, token]. Given back unworked: no attempt is charged.

@@ -1,0 +1,147 @@
+"""Whether a URL may be requested, by the robots.txt of its origin: fetched once, kept for a day, never guessed.
+
+Asked by the engine before each page and by the fetcher before each hop of a redirect (RFC 9309). A file that says no is
+an answer; a file that cannot be reached means no as well (section 2.3.1.4), for a bounded time: the host is asked again
+a few times with growing waits, and then its pages are closed with an outcome that says so. What was learned is in the
+frontier, so that a restart neither asks again nor forgets that it must wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from durable_crawler.clock import Clock
+from durable_crawler.outcomes import Fetched, Outcome
+from durable_crawler.robots import KnownRobots, Robots
+
+CACHED_MS = 24 * 60 * 60 * 1000
+"""How long an answer is used (section 2.4)."""
+
+UNREACHABLE_WAITS_MS = (300_000, 600_000, 1_200_000)
+"""Waits after each failure to reach a robots.txt; after the last one the origin is given up."""
+
+_PARSED_KEPT = 512  # parsed files in memory; the others are read back from the frontier
+
+
+class Store(Protocol):
+    """Where answers survive a crash: the frontier."""
+
+    async def robots_of(self, origin: str) -> KnownRobots | None:
+        """What is known of an origin."""
+        ...
+
+    async def keep_robots(self, known: KnownRobots) -> None:
+        """Remember; committed when it returns."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """The URL may be requested; ``crawl_delay`` in seconds where the file names one."""
+
+    crawl_delay: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Disallowed:
+    """The file says no, by this line."""
+
+    line: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unreachable:
+    """The file could not be fetched: not yet, until ``retry_ms``; or never, where that is ``None``."""
+
+    retry_ms: int | None
+
+
+Verdict = Allowed | Disallowed | Unreachable
+
+
+class RobotsGate:
+    """Verdicts for one run. ``fetch`` gets a robots.txt's URL and follows its redirects."""
+
+    def __init__(self, fetch: Callable[[str], Awaitable[Fetched]], store: Store, token: str, clock: Clock) -> None:
+        self._fetch = fetch
+        self._store = store
+        self._token = token
+        self._clock = clock
+        self._known: dict[str, KnownRobots] = {}
+        self._parsed: OrderedDict[str, tuple[KnownRobots, Robots]] = OrderedDict()
+        self._asking: dict[str, asyncio.Lock] = {}
+
+    async def verdict(self, url: str) -> Verdict:
+        """Judge the canonical ``url``; the first question about an origin fetches its robots.txt."""
+        known = await self._of(origin(url))
+        if known.failures:
+            given_up = known.failures > len(UNREACHABLE_WAITS_MS)
+            return Unreachable(None if given_up else known.expires_ms)
+        robots = self._robots(known)
+        if not robots.allows(url):
+            return Disallowed(robots.denying_line(url))
+        return Allowed(robots.crawl_delay)
+
+    async def _of(self, where: str) -> KnownRobots:
+        if self._fresh(where) is None:
+            async with self._asking.setdefault(where, asyncio.Lock()):  # one question, however many pages wait
+                if self._fresh(where) is None:
+                    self._known[where] = await self._learn(where)
+        return self._known[where]
+
+    def _fresh(self, where: str) -> KnownRobots | None:
+        known = self._known.get(where)
+        if known is None:
+            return None
+        given_up = known.failures > len(UNREACHABLE_WAITS_MS)
+        return known if given_up or self._clock.wall_ms() < known.expires_ms else None
+
+    async def _learn(self, where: str) -> KnownRobots:
+        before = self._known.get(where) or await self._store.robots_of(where)
+        now = self._clock.wall_ms()
+        if before is not None and (before.expires_ms > now or before.failures > len(UNREACHABLE_WAITS_MS)):
+            return before
+        fetched = await self._fetch(f"{where}/robots.txt")
+        known = judge(where, fetched, before, self._clock.wall_ms())
+        await self._store.keep_robots(known)
+        return known
+
+    def _robots(self, known: KnownRobots) -> Robots:
+        kept = self._parsed.get(known.origin)
+        if kept is None or kept[0] is not known:
+            kept = (known, Robots(known.body, self._token))
+            self._parsed[known.origin] = kept
+            if len(self._parsed) > _PARSED_KEPT:
+                self._parsed.popitem(last=False)
+        self._parsed.move_to_end(known.origin)
+        return kept[1]
+
+
+def judge(where: str, fetched: Fetched, before: KnownRobots | None, now_ms: int) -> KnownRobots:
+    """What an answer for a robots.txt means (RFC 9309 section 2.3.1).
+
+    2xx is the file, whatever its type. 4xx means that there is none, except 429, which is about us. Everything else, an
+    endless redirect included, means that nobody knows.
+    """
+    status = fetched.status or 0
+    if fetched.outcome is Outcome.OK:
+        return KnownRobots(where, fetched.body or b"", 0, now_ms + CACHED_MS)
+    absent = fetched.outcome is Outcome.HTTP_ERROR and 400 <= status < 500 and status != 429
+    if absent:
+        return KnownRobots(where, b"", 0, now_ms + CACHED_MS)
+    failures = 1 + (before.failures if before else 0)
+    if before is not None and not before.failures and now_ms < before.expires_ms + CACHED_MS:
+        # A good copy is used for another day while the file cannot be reached (section 2.4).
+        return replace(before, expires_ms=now_ms + UNREACHABLE_WAITS_MS[0])
+    wait = UNREACHABLE_WAITS_MS[min(failures, len(UNREACHABLE_WAITS_MS)) - 1]
+    return KnownRobots(where, b"", failures, now_ms + wait)
+
+
+def origin(url: str) -> str:
+    """Scheme, host and port of a canonical URL: a robots.txt holds for exactly these (section 2.3)."""
+    scheme, _, host, _ = url.split("/", 3)
+    return f"{scheme}//{host}"

@@ -1,0 +1,258 @@
+"""One page through its stages: may I? → fetch → parse → settle → record → finish (or wait, or be left).
+
+``engine`` starts ``Work.page`` for each claimed page and cancels it when the lease is lost or time is up. What one page
+learns about its host (its robots.txt, its pace) goes to the board, and from there to the frontier.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Protocol
+
+from crawljob.spec import CrawlJobSpec
+from crawljob.units import seconds
+from durable_crawler.background import Background
+from durable_crawler.board import Board
+from durable_crawler.clock import Clock
+from durable_crawler.frontier import Deferral, Frontier, HostState, Lease, Link, Result, Verdict
+from durable_crawler.hostile import objection
+from durable_crawler.outcomes import Fetched, Outcome, PageRecord, Stage
+from durable_crawler.parse import Parsed, parse
+from durable_crawler.robots_gate import Allowed, Disallowed, RobotsGate, Unreachable
+from durable_crawler.settle import Done, RetryLater, effect_on_host, settle
+from durable_crawler.urls import authority
+
+BIG_BODY_BYTES = 256 * 1024
+"""Bodies above are parsed in a thread: they would hold up the event loop, and a thread hop costs little beside them."""
+
+PARSERS = 2
+"""Large pages that are parsed at once; more would only take turns on the interpreter's lock."""
+
+MayFollow = Callable[[str], Awaitable[Outcome | None]]
+"""Asked before each hop of a redirect: ``None``, or the outcome that forbids it."""
+
+
+class Fetcher(Protocol):
+    """What the work needs of ``fetch``."""
+
+    async def fetch(self, url: str, may_follow: MayFollow) -> Fetched:
+        """One attempt at a URL; never raises for what the network or the server does."""
+        ...
+
+
+class Records(Protocol):
+    """Where records of settled pages go."""
+
+    def page_settled(self, record: PageRecord) -> None:
+        """The work on a claim has ended."""
+        ...
+
+    def leases(self, *, expired: int = 0, lost: int = 0, recovered: int = 0) -> None:
+        """Leases that ran out, or were found to be somebody else's."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """A page that is being worked on."""
+
+    lease: Lease
+    trusted_until: float
+    """Monotonic seconds, moved on by each renewal."""
+    task: asyncio.Task[None] | None = None
+    lost: bool = False
+    stages: list[Stage] = field(default_factory=list)
+    fetched: Fetched | None = None
+    links: int = 0
+
+
+class Work:
+    """Works on pages; holds nothing of one when it is done. ``robots`` is ``None`` where the spec ignores them."""
+
+    def __init__(
+        self,
+        spec: CrawlJobSpec,
+        frontier: Frontier,
+        board: Board,
+        *,
+        fetcher: Fetcher,
+        robots: RobotsGate | None,
+        records: Records,
+        clock: Clock,
+        random: Callable[[], float],
+    ) -> None:
+        self._spec = spec
+        self._frontier = frontier
+        self._board = board
+        self._fetcher = fetcher
+        self._robots = robots
+        self._records = records
+        self._clock = clock
+        self._random = random
+        self._max_retry_after = seconds(spec.politeness.max_retry_after)
+        self._background = Background(PARSERS, "parser")
+        self._approved = {host.authority: host.id for host in frontier.hosts.values()}
+
+    async def page(self, job: Job) -> None:
+        """Everything that happens to one claimed page. Raises ``FrontierError``, and whatever a bug raises."""
+        settled = "released"
+        try:
+            settled = await self._page(job)
+        finally:
+            if job.lost:
+                settled = "lost"
+                self._records.leases(lost=1)
+            self._record(job, settled)
+
+    async def _page(self, job: Job) -> str:
+        refused = await self._refused(job.lease)
+        if isinstance(refused, Unreachable):
+            return await self._leave(job, refused)
+        if refused is not None:
+            return await self._finish(job, refused, ())
+        fetched = await self._fetch(job)
+        why_not = objection(fetched.body or b"")
+        if why_not:
+            fetched = job.fetched = replace(fetched, outcome=Outcome.UNPARSABLE, body=None, error=why_not)
+        parsed = await self._parse(job, fetched)
+        decision = settle(
+            fetched,
+            job.lease.retries,
+            self._spec.fetch.retries,
+            self._random,
+            max_retry_after=self._max_retry_after,
+        )
+        host = self._effect(job.lease, fetched, decision.close_host_for)
+        if self._clock.monotonic() >= job.trusted_until:
+            job.lost = True  # how the host is stays true in any case; nothing else of it is kept
+            return "lost"
+        match decision:
+            case RetryLater():
+                return await self._defer(job, Deferral(self._clock.wall_ms() + round(decision.delay * 1000), host))
+            case Done():
+                result = _result(job, fetched, decision.outcome, parsed)
+                return await self._finish(job, result, self._links(job, parsed), host)
+
+    async def _refused(self, lease: Lease) -> Result | Unreachable | None:
+        """What robots.txt has against the page."""
+        if self._robots is None:
+            return None
+        verdict = await self._robots.verdict(lease.url)
+        match verdict:
+            case Allowed():
+                self._board.asked(lease.host_id, self._clock.monotonic(), verdict.crawl_delay)
+                return None
+            case Disallowed():
+                self._board.asked(lease.host_id, self._clock.monotonic(), None)
+                return Result(Outcome.ROBOTS_DISALLOWED, error=verdict.line)
+            case Unreachable(retry_ms=None):
+                return Result(Outcome.ROBOTS_UNREACHABLE, error="robots.txt could not be fetched, and so forbids all")
+            case Unreachable():
+                return verdict
+
+    async def _may_follow(self, url: str) -> Outcome | None:
+        if self._robots is None:
+            return None
+        match await self._robots.verdict(url):
+            case Allowed():
+                return None
+            case Disallowed():
+                return Outcome.ROBOTS_DISALLOWED
+            case Unreachable():
+                return Outcome.ROBOTS_UNREACHABLE
+
+    async def _leave(self, job: Job, unreachable: Unreachable) -> str:
+        """Give the page back uncharged; its host is left alone until its robots.txt is asked for again."""
+        assert unreachable.retry_ms is not None
+        wait = max(0, unreachable.retry_ms - self._clock.wall_ms()) / 1000
+        self._board.close(job.lease.host_id, self._clock.monotonic() + wait)
+        await self._frontier.release([job.lease])
+        return "released"
+
+    async def _fetch(self, job: Job) -> Fetched:
+        started = self._clock.wall_ns()
+        job.fetched = await self._fetcher.fetch(job.lease.url, self._may_follow)
+        job.stages.append(Stage("fetch", started, self._clock.wall_ns()))
+        return job.fetched
+
+    async def _parse(self, job: Job, fetched: Fetched) -> Parsed | None:
+        if fetched.body is None:
+            return None
+        started = self._clock.wall_ns()
+        limit = self._spec.scope.max_links_per_page
+        call = partial(parse, fetched.body, fetched.content_type, fetched.final_url, limit)
+        parsed = await self._background.run(call) if len(fetched.body) > BIG_BODY_BYTES else call()
+        job.stages.append(Stage("parse", started, self._clock.wall_ns()))
+        job.links = len(parsed.links)
+        return parsed
+
+    def _effect(self, lease: Lease, fetched: Fetched, close_for: float | None) -> HostState | None:
+        """Tell the board how the host behaved; what the frontier must remember of it, if anything changed."""
+        now = self._clock.monotonic()
+        changed = self._board.behaved(lease.host_id, effect_on_host(fetched), now, close_for)
+        if not changed:
+            return None
+        closed_for = max(0.0, self._board.closed_until(lease.host_id) - now)
+        return HostState(self._board.pace(lease.host_id), self._clock.wall_ms() + round(closed_for * 1000))
+
+    async def _defer(self, job: Job, deferral: Deferral) -> str:
+        started = self._clock.wall_ns()
+        verdict = await self._frontier.defer(job.lease, deferral)
+        return self._committed(job, started, verdict, "deferred")
+
+    async def _finish(self, job: Job, result: Result, links: Sequence[Link], host: HostState | None = None) -> str:
+        started = self._clock.wall_ns()
+        verdict = await self._frontier.finish(job.lease, result, links, host)
+        return self._committed(job, started, verdict, "done")
+
+    def _committed(self, job: Job, started_ns: int, verdict: Verdict, settled: str) -> str:
+        job.stages.append(Stage("commit", started_ns, self._clock.wall_ns()))
+        job.lost = verdict is Verdict.LOST
+        return settled
+
+    def _links(self, job: Job, parsed: Parsed | None) -> Sequence[Link]:
+        """All links; those outside of the spec (another authority, too deep) without a host."""
+        if parsed is None:
+            return ()
+        depth = job.lease.depth + 1
+        approved = self._approved if depth <= self._spec.scope.max_depth else {}
+        links = []
+        for url in parsed.links:
+            where = authority(url)
+            links.append(Link(url, where, approved.get(where), depth))
+        return links
+
+    def _record(self, job: Job, settled: str) -> None:
+        lease = job.lease
+        self._records.page_settled(
+            PageRecord(
+                url=lease.url,
+                authority=self._frontier.hosts[lease.host_id].authority,
+                depth=lease.depth,
+                attempt=lease.retries + lease.attempt,
+                settled=settled,
+                fetched=job.fetched,
+                stages=tuple(job.stages),
+                links=job.links,
+            )
+        )
+
+
+def _result(job: Job, fetched: Fetched, outcome: Outcome, parsed: Parsed | None) -> Result:
+    first = job.stages[0]
+    return Result(
+        outcome=outcome,
+        status=fetched.status,
+        final_url=fetched.final_url if fetched.final_url != job.lease.url else None,
+        content_type=fetched.content_type,
+        bytes=fetched.body_bytes,
+        title=parsed.title if parsed else "",
+        links=len(parsed.links) if parsed else 0,
+        dropped_links=parsed.truncated_links if parsed else 0,
+        hops=fetched.hops,
+        error=fetched.error,
+        duration_ms=(first.ended_ns - first.started_ns) // 1_000_000,
+    )
