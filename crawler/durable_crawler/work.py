@@ -21,6 +21,7 @@ from durable_crawler.frontier import Deferral, Frontier, HostState, Lease, Link,
 from durable_crawler.hostile import objection
 from durable_crawler.outcomes import Fetched, Outcome, PageRecord, Stage
 from durable_crawler.parse import Parsed, parse
+from durable_crawler.robots import product_token
 from durable_crawler.robots_gate import Allowed, Disallowed, RobotsGate, Unreachable
 from durable_crawler.settle import Done, RetryLater, effect_on_host, settle
 from durable_crawler.urls import authority
@@ -94,6 +95,7 @@ class Work:
         self._random = random
         self._max_retry_after = seconds(spec.politeness.max_retry_after)
         self._background = Background(PARSERS, "parser")
+        self._product = product_token(spec.fetch.user_agent)
         self._approved = {host.authority: host.id for host in frontier.hosts.values()}
 
     async def page(self, job: Job) -> None:
@@ -183,7 +185,15 @@ class Work:
             return None
         started = self._clock.wall_ns()
         limit = self._spec.scope.max_links_per_page
-        call = partial(parse, fetched.body, fetched.content_type, fetched.final_url, limit)
+        call = partial(
+            parse,
+            fetched.body,
+            fetched.content_type,
+            fetched.final_url,
+            limit,
+            robots_tags=fetched.robots_tags,
+            product=self._product,
+        )
         parsed = await self._background.run(call) if len(fetched.body) > BIG_BODY_BYTES else call()
         job.stages.append(Stage("parse", started, self._clock.wall_ns()))
         job.links = len(parsed.links)
@@ -220,7 +230,8 @@ class Work:
         depth = job.lease.depth + 1
         approved = self._approved if depth <= self._spec.scope.max_depth else {}
         links = []
-        for url in parsed.links:
+        # Who asks for robots to be ignored is told all links; otherwise nofollow means what it says.
+        for url in parsed.links if self._robots is not None else (*parsed.links, *parsed.nofollow_links):
             where = authority(url)
             links.append(Link(url, where, approved.get(where), depth))
         return links
@@ -255,4 +266,7 @@ def _result(job: Job, fetched: Fetched, outcome: Outcome, parsed: Parsed | None)
         hops=fetched.hops,
         error=fetched.error,
         duration_ms=(first.ended_ns - first.started_ns) // 1_000_000,
+        refused={str(reason): count for reason, count in parsed.refused.items()} if parsed else {},
+        nofollow=len(parsed.nofollow_links) if parsed else 0,
+        noindex=parsed.noindex if parsed else False,
     )

@@ -307,4 +307,7 @@ def _result(page_id: int, result: Result) -> dict[str, Any]:
         "error": result.error,
         "failed": int(result.outcome.failed),
         "duration_ms": result.duration_ms,
+        "refused": dict(result.refused) or None,
+        "nofollow": result.nofollow or None,
+        "noindex": int(result.noindex) or None,
     }

@@ -107,6 +107,11 @@ class Result:
     hops: tuple[Hop, ...] = ()
     error: str = ""
     duration_ms: int = 0
+    refused: Mapping[str, int] = field(default_factory=dict)
+    """References that were no URLs of a crawl or looked like a trap, by reason."""
+    nofollow: int = 0
+    """Links that the site does not want to be followed."""
+    noindex: bool = False
 
 
 @dataclass(frozen=True, slots=True)

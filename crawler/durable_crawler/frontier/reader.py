@@ -32,6 +32,11 @@ class FrontierReader:
         with self._connection() as connection:
             return dict(connection.execute(STATEMENTS["outcomes"]).fetchall())
 
+    def refused(self) -> dict[str, int]:
+        """References that were not followed, by reason."""
+        with self._connection() as connection:
+            return dict(connection.execute(STATEMENTS["refused"]).fetchall())
+
     def finished_urls(self) -> set[str]:
         """The URLs of all pages that have a result."""
         with self._connection() as connection:

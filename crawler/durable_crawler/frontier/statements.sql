@@ -103,11 +103,11 @@ RETURNING pages.id;
 
 -- name: record
 INSERT INTO results (page_id, outcome, status, final_url, content_type, bytes, title, links, dropped_links,
-                     hops, error, failed, finished_ms, duration_ms)
+                     hops, error, failed, finished_ms, duration_ms, refused, nofollow, noindex)
 SELECT value ->> '$.page', value ->> '$.outcome', value ->> '$.status', value ->> '$.final_url',
        value ->> '$.content_type', value ->> '$.bytes', value ->> '$.title', value ->> '$.links',
        value ->> '$.dropped_links', value ->> '$.hops', value ->> '$.error', value ->> '$.failed',
-       :now, value ->> '$.duration_ms'
+       :now, value ->> '$.duration_ms', value ->> '$.refused', value ->> '$.nofollow', value ->> '$.noindex'
   FROM json_each(:results);
 
 -- name: defer
@@ -277,3 +277,7 @@ UNION SELECT 'counters differ from the rows'
 UNION SELECT 'lease of an epoch that has not begun' FROM pages, meta WHERE pages.epoch > meta.epoch
 UNION SELECT 'page found on a page that is not done'
         FROM pages JOIN pages AS parent ON parent.id = pages.found_on WHERE parent.state <> 'done';
+
+-- name: refused
+-- Links that were not followed, by reason.
+SELECT key, sum(value) FROM results, json_each(refused) WHERE refused IS NOT NULL GROUP BY key ORDER BY key;

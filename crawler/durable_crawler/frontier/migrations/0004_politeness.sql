@@ -11,3 +11,7 @@ CREATE TABLE robots (
   failures   INTEGER NOT NULL CHECK (failures >= 0),   -- to reach it, in a row
   expires_ms INTEGER NOT NULL                          -- not asked again before
 ) STRICT;
+
+ALTER TABLE results ADD COLUMN refused  TEXT;    -- JSON: links that were none, or looked like a trap, by reason
+ALTER TABLE results ADD COLUMN nofollow INTEGER; -- links that the site does not want to be followed
+ALTER TABLE results ADD COLUMN noindex  INTEGER; -- 1 where the page does not want to be found
