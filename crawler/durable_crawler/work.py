@@ -134,6 +134,7 @@ class Work:
                 self._board.asked(lease.host_id, self._clock.monotonic(), None)
                 return Result(Outcome.ROBOTS_DISALLOWED, error=verdict.line)
             case Unreachable(retry_ms=None):
+                self._board.asked(lease.host_id, self._clock.monotonic(), None)
                 return Result(Outcome.ROBOTS_UNREACHABLE, error="robots.txt could not be fetched, and so forbids all")
             case Unreachable():
                 return verdict
