@@ -167,6 +167,6 @@ async def test_what_is_learned_is_kept_before_it_is_believed() -> None:
     async def broken(_: KnownRobots) -> None:
         raise OSError("disk")
 
-    world.keep_robots = broken  # type: ignore[method-assign]
+    world.keep_robots = broken  # type: ignore[method-assign, assignment]
     with pytest.raises(OSError, match="disk"):
         await world.gate().verdict(f"{HERE}/a")
