@@ -36,6 +36,8 @@ class Board:
             self._paces[host.id] = replace(host.pace, openings=min(host.pace.openings, OPENINGS_TO_GIVE_UP - 1))
         self._unasked = set(self._paces) if robots else set()
         self._crawl_delays: dict[int, float] = {}
+        self.dead: set[int] = set()
+        """Hosts that were given up; whoever reads it closes what waits for them."""
         self._in_flight: dict[int, int] = {}
         self._started: dict[int, float] = {}
         self._turn: dict[int, int] = {}
@@ -80,6 +82,7 @@ class Board:
                 pace, opened_for = politeness.unconnected(before)
                 close_for = max(close_for or 0.0, opened_for or 0.0)
         self._paces[host] = pace
+        self.dead.add(host) if pace.dead else self.dead.discard(host)
         if close_for:
             self.close(host, now + close_for)
         return bool(close_for) or replace(pace, answers=0) != replace(before, answers=0)

@@ -76,6 +76,7 @@ class Engine:
         self._jobs: dict[int, Job] = {}
         self._wake = asyncio.Event()
         self._suspects = False
+        self._buried: set[int] = set()
         self._failure: BaseException | None = None
         self._full: FrontierFullError | None = None
 
@@ -157,10 +158,17 @@ class Engine:
         free = self._free()
         if self._board.wants(self._frontier.stocked, free, self._clock.monotonic()).keys() - wants.keys():
             self._wake.set()  # hosts that this claim did not ask for: stocked by it, or it left workers free after all
+        if self._board.dead.intersection(self._frontier.stocked):
+            self._wake.set()
 
     async def _bury_the_dead(self) -> None:
-        """Close all that waits for hosts that were given up; one commit each, however many pages."""
-        for host in [host for host in self._frontier.stocked if self._board.pace(host).dead]:
+        """Close all that waits for hosts that were given up; one commit each, however many pages.
+
+        Once for those that are deferred, too, and again for what was in flight then.
+        """
+        self._buried &= self._board.dead
+        for host in [host for host in self._board.dead if host not in self._buried or host in self._frontier.stocked]:
+            self._buried.add(host)
             await self._frontier.close_host(host, Outcome.HOST_DEAD, "the host could not be connected to")
 
     def _free(self) -> int:

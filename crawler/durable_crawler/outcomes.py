@@ -42,8 +42,6 @@ class Outcome(StrEnum):
     """Nobody knows what the host's robots.txt says, and so it was not requested."""
     HOST_DEAD = "host_dead"
     """No connection to its host came about for a long time; closed together with all that waited for it."""
-    UNPARSABLE = "unparsable"
-    """HTML that would cost the parser minutes: nested too deeply, or a tag with thousands of attributes."""
     PROTOCOL_ERROR = "protocol_error"
     """Bytes that are not HTTP, or a body that its Content-Encoding does not describe."""
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from durable_crawler.charsets import decode, encode_query
+from durable_crawler.parse_guard import harmless
 from durable_crawler.robots_tags import directives
 from durable_crawler.traps import Trap, trap
 from durable_crawler.urls import Refusal, Resolver, document_base
@@ -22,6 +23,8 @@ TITLE_MAX = 512
 """Characters of a title that are kept."""
 
 _HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
+
+_MANY = 10_000  # nodes of which it pays to free each as soon as it was seen
 
 _NO_REFERENCE = "\0"  # no attribute has it: the HTML tokenizer replaces NUL
 
@@ -55,6 +58,8 @@ class Parsed:
     """Whether the page (its meta elements, its X-Robots-Tag) does not want any of its links to be followed."""
     noindex: bool = False
     """Whether the page does not want to be found by searching; only recorded, a crawl makes no index."""
+    cut: bool = False
+    """Whether the end of the page was not read, since it would take the parser too long."""
 
 
 def media_type(content_type: str) -> str:
@@ -83,7 +88,8 @@ def parse(
     ``robots_tags`` are the values of its X-Robots-Tag; ``product`` is the token by which it may address us.
     """
     text, charset = decode(body, content_type)
-    page = _Page(LexborHTMLParser(text))
+    given = harmless(text)
+    page = _Page(LexborHTMLParser(given))
     wishes = directives(robots_tags, page.robots_metas(), product)
     found = _Links(Resolver(page.base(url)), charset, max_links)
     for raw, followed in page.references(follow):
@@ -97,6 +103,7 @@ def parse(
         nofollow_links=tuple(link for link, followed in found.links.items() if not followed),
         nofollow="nofollow" in wishes,
         noindex="noindex" in wishes,
+        cut=len(given) < len(text),
     )
 
 
@@ -107,18 +114,19 @@ class _Links:
         self._resolver = resolver
         self._charset = charset
         self._max_links = max_links
-        # Raw references: pages repeat their navigation, and a look-up is cheaper than a resolution.
-        self._seen: dict[str, bool] = {}
+        # Raw references, by their hashes: pages repeat their navigation, and a look-up is cheaper than a resolution.
+        self._seen: dict[int, bool] = {}
         self.links: dict[str, bool] = {}
-        self.dropped: set[str] = set()
+        self.dropped: set[int] = set()
         self.refused: Counter[Refusal | Trap] = Counter()
 
     def add(self, raw: str, *, followed: bool) -> None:
         """Takes a reference as it stands in the page."""
-        before = self._seen.get(raw)
+        key = hash(raw)
+        before = self._seen.get(key)
         if before or (before is not None and not followed):
             return
-        self._seen[raw] = followed
+        self._seen[key] = followed
         link = self._resolver.canonical(raw if self._charset == "utf-8" else encode_query(raw, self._charset))
         reason = link if isinstance(link, Refusal) else trap(link)
         if reason is not None:
@@ -128,7 +136,7 @@ class _Links:
         elif len(self.links) < self._max_links:
             self.links[link] = followed
         else:
-            self.dropped.add(link)
+            self.dropped.add(hash(link))
 
 
 class _Page:
@@ -163,17 +171,11 @@ class _Page:
     def references(self, follow: Collection[str]) -> Iterable[tuple[str, bool]]:
         """The references of the followed kinds in document order, and whether the element wants them to be followed."""
         for node in self._nodes(follow):
-            attributes = node.attrs
-            tag = node.tag
+            attributes, tag = node.attrs, node.tag
             raw = attributes.sget("src" if tag in ("frame", "iframe") else "href", _NO_REFERENCE)
             if raw == _NO_REFERENCE:  # an href without a value is an empty one
                 continue
-            rel = attributes.sget("rel", "")
-            if not rel:
-                if tag != "link":
-                    yield raw, True
-                continue
-            words = rel.lower().split()
+            words = attributes.sget("rel").lower().split() if "rel" in attributes else ()
             if tag != "link" or "next" in words:
                 yield raw, "nofollow" not in words
 
@@ -183,7 +185,8 @@ class _Page:
             nodes = self._tree.tags("a")
         else:
             nodes = self._tree.css(", ".join(f"{tag}[{attribute}]" for tag, attribute in kinds)) if kinds else []
-        return filter(self.is_html, nodes) if self._foreign else nodes
+        each = _each(nodes) if len(nodes) > _MANY else nodes
+        return filter(self.is_html, each) if self._foreign else each
 
     def is_html(self, node: LexborNode) -> bool:
         """Whether the element is in the HTML namespace, told from its ancestors: selectolax does not say.
@@ -209,6 +212,13 @@ class _Page:
             child, parent = parent, parent.parent
         self._known.update(dict.fromkeys(path, answer))
         return answer
+
+
+def _each(nodes: list[LexborNode]) -> Iterable[LexborNode]:
+    """The nodes in their order; each is freed when it was seen."""
+    nodes.reverse()
+    while nodes:
+        yield nodes.pop()
 
 
 def _holds_html(annotation: LexborNode) -> bool:

@@ -36,14 +36,15 @@ def product_token(user_agent: str) -> str:
 class KnownRobots:
     """What is known of an origin's robots.txt, as the frontier keeps it. Times are milliseconds since the epoch.
 
-    ``body`` is the file, empty where there is none and all is allowed. With ``failures`` it has not been reached that
-    many times in a row, and is not asked again before ``expires_ms``.
+    ``body`` is the file as it was at ``answered_ms``, empty where there is none and all is allowed. With ``failures``
+    it has not been reached that many times in a row. It is not asked for again before ``expires_ms``.
     """
 
     origin: str
     body: bytes
     failures: int
     expires_ms: int
+    answered_ms: int = 0
 
 
 class Robots:
@@ -80,25 +81,44 @@ class Robots:
 
     @cached_property
     def _lines(self) -> list[tuple[int, str, str, Protego]]:
-        """Each Disallow line as a file of its own, to ask which one matches."""
-        lines = []
-        for match in _DISALLOW_LINE.finditer(self._source):
-            number = self._source.count("\n", 0, match.start(1)) + 1
-            line, pattern = match[0].strip(), match[1].strip()
-            if pattern:
-                lines.append((number, line, pattern, Protego.parse(f"User-agent: *\nDisallow: {pattern}")))
+        """Each Disallow line that is about us as a file of its own, to ask which one matches."""
+        lines: list[tuple[int, str, str, Protego]] = []
+        for number, line in self._about_us():
+            match = _DISALLOW_LINE.match(line)
+            if match is not None and (pattern := match[1].strip()):
+                lines.append((number, match[0].strip(), pattern, Protego.parse(f"User-agent: *\nDisallow: {pattern}")))
             if len(lines) == _EVIDENCE_LINES:
                 break
         return lines
 
+    def _about_us(self) -> list[tuple[int, str]]:
+        """The rules of our groups, each with its number; those for everybody where we have none."""
+        rules: dict[str, list[tuple[int, str]]] = {_US: [], "*": [], _OTHERS: []}
+        agents: list[str] = []
+        named, in_rules = False, False
+        for number, line in enumerate(self._source.split("\n"), start=1):
+            agent = _AGENT_LINE.match(line)
+            if agent is not None:
+                agents = [] if in_rules else agents
+                agents.append(self._addressee(agent[2]))
+                named, in_rules = named or agents[-1] == _US, False
+            elif _GROUP_LINE.match(line):
+                in_rules = True
+                for name in set(agents):
+                    rules[name].append((number, line))
+        return rules[_US if named else "*"]
+
     def _addressed(self, match: re.Match[str]) -> str:
         """Protego takes a token for a match when ours begins with it; only the exact one is ours."""
-        name = match[2].strip()
+        return f"{match[1]}{self._addressee(match[2])}"
+
+    def _addressee(self, name: str) -> str:
+        name = name.strip()
         token = _TOKEN.match(name)
         if name.startswith("*"):
-            return f"{match[1]}*"
+            return "*"
         ours = token is not None and token[0].lower() == self._token
-        return f"{match[1]}{_US if ours else _OTHERS}"
+        return _US if ours else _OTHERS
 
 
 def _text(body: bytes) -> str:

@@ -129,12 +129,14 @@ def judge(where: str, fetched: Fetched, before: KnownRobots | None, now_ms: int)
     """
     status = fetched.status or 0
     if fetched.outcome is Outcome.OK:
-        return KnownRobots(where, fetched.body or b"", 0, now_ms + CACHED_MS)
+        return KnownRobots(where, fetched.body or b"", 0, now_ms + CACHED_MS, now_ms)
     absent = fetched.outcome is Outcome.HTTP_ERROR and 400 <= status < 500 and status != 429
-    if absent:
-        return KnownRobots(where, b"", 0, now_ms + CACHED_MS)
+    # Nothing of this host may be connected to, as each of its pages will say; behind a redirect it says nothing.
+    refused = fetched.outcome is Outcome.ADDRESS_REFUSED and not fetched.hops
+    if absent or refused:
+        return KnownRobots(where, b"", 0, now_ms + CACHED_MS, now_ms)
     failures = 1 + (before.failures if before else 0)
-    if before is not None and not before.failures and now_ms < before.expires_ms + CACHED_MS:
+    if before is not None and not before.failures and now_ms < before.answered_ms + 2 * CACHED_MS:
         # A good copy is used for another day while the file cannot be reached (section 2.4).
         return replace(before, expires_ms=now_ms + UNREACHABLE_WAITS_MS[0])
     wait = UNREACHABLE_WAITS_MS[min(failures, len(UNREACHABLE_WAITS_MS)) - 1]

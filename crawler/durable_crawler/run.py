@@ -22,12 +22,13 @@ from crawljob.exitcodes import ExitCode
 from crawljob.manifest import CrawlJobFile
 from crawljob.spec import CrawlJobSpec
 from crawljob.summary import Progress, RunSummary
+from crawljob.units import seconds
 from durable_crawler import ending, logs
 from durable_crawler.clock import SystemClock
 from durable_crawler.engine import Engine
 from durable_crawler.fetch import Fetcher
 from durable_crawler.frontier import FrontierError, SqliteFrontier
-from durable_crawler.frontier.opening import Admission
+from durable_crawler.frontier.opening import LONGEST_WAIT_MS, Admission
 from durable_crawler.listener import Listener, ListenerError
 from durable_crawler.outcomes import PageRecord
 from durable_crawler.progress import show_progress
@@ -176,7 +177,8 @@ def _admission(spec: CrawlJobSpec) -> Admission:
     urls = [canonical(seed) for seed in spec.seeds]
     seeds = [(url, authority(url)) for url in urls if not isinstance(url, Refusal)]
     assert len(seeds) == len(urls), "the contract admits no seed that has no canonical form"
-    return Admission(tuple(seeds), spec.scope.max_depth)
+    longest_wait_ms = max(LONGEST_WAIT_MS, round(seconds(spec.politeness.max_retry_after) * 1000))
+    return Admission(tuple(seeds), spec.scope.max_depth, longest_wait_ms)
 
 
 _REASONS = {

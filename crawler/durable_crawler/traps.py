@@ -33,11 +33,12 @@ class Trap(StrEnum):
 def trap(url: str) -> Trap | None:
     """What kind of trap a canonical URL looks like; ``None`` for most."""
     place, _, query = url.partition("?")
-    if place.count("/") >= MAX_REPETITIONS + 2:  # scheme and host have three, and the first one begins the path
-        segments = place.split("/")[3:]
-        if len(segments) > MAX_SEGMENTS:
+    parts = place.split("/")  # scheme, nothing, host, segments
+    if len(parts) >= 3 + MAX_REPETITIONS:
+        if len(parts) > 3 + MAX_SEGMENTS:
             return Trap.SEGMENTS
-        if _repeats(segments):
+        # Most paths have no segment twice, which is told sooner.
+        if len(set(parts)) <= len(parts) - MAX_REPETITIONS + 1 and _repeats(parts[3:]):
             return Trap.REPETITION
     if query.count("&") >= MAX_SAME_PARAMETER:
         names = [parameter.partition("=")[0] for parameter in query.split("&") if parameter]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
@@ -18,7 +18,6 @@ from durable_crawler.background import Background
 from durable_crawler.board import Board
 from durable_crawler.clock import Clock
 from durable_crawler.frontier import Deferral, Frontier, HostState, Lease, Link, Result, Verdict
-from durable_crawler.hostile import objection
 from durable_crawler.outcomes import Fetched, Outcome, PageRecord, Stage
 from durable_crawler.parse import Parsed, parse
 from durable_crawler.robots import product_token
@@ -116,9 +115,6 @@ class Work:
         if refused is not None:
             return await self._finish(job, refused, ())
         fetched = await self._fetch(job)
-        why_not = objection(fetched.body or b"")
-        if why_not:
-            fetched = job.fetched = replace(fetched, outcome=Outcome.UNPARSABLE, body=None, error=why_not)
         parsed = await self._parse(job, fetched)
         decision = settle(
             fetched,
@@ -151,6 +147,7 @@ class Work:
                 self._board.asked(lease.host_id, self._clock.monotonic(), None)
                 return Result(Outcome.ROBOTS_DISALLOWED, error=verdict.line)
             case Unreachable(retry_ms=None):
+                self._board.asked(lease.host_id, self._clock.monotonic(), None)
                 return Result(Outcome.ROBOTS_UNREACHABLE, error="robots.txt could not be fetched, and so forbids all")
             case Unreachable():
                 return verdict
@@ -252,6 +249,9 @@ class Work:
         )
 
 
+_CUT = "the end of the page was not read: it would have taken the parser too long"
+
+
 def _result(job: Job, fetched: Fetched, outcome: Outcome, parsed: Parsed | None) -> Result:
     first = job.stages[0]
     return Result(
@@ -264,7 +264,7 @@ def _result(job: Job, fetched: Fetched, outcome: Outcome, parsed: Parsed | None)
         links=len(parsed.links) if parsed else 0,
         dropped_links=parsed.truncated_links if parsed else 0,
         hops=fetched.hops,
-        error=fetched.error,
+        error=_CUT if parsed and parsed.cut else fetched.error,
         duration_ms=(first.ended_ns - first.started_ns) // 1_000_000,
         refused={str(reason): count for reason, count in parsed.refused.items()} if parsed else {},
         nofollow=len(parsed.nofollow_links) if parsed else 0,

@@ -80,9 +80,7 @@ def failure(outcome: Outcome) -> Fetched:
     return Fetched("u", "u", outcome)
 
 
-async def on_the_wire(
-    answers: dict[str, Answer] | Answer, url: str = "/y", total_timeout: str = "15s"
-) -> Verdict:
+async def on_the_wire(answers: dict[str, Answer] | Answer, url: str = "/y", total_timeout: str = "15s") -> Verdict:
     """The verdict on a page of a real server that answers for its robots.txt."""
     clock = ManualClock()
     async with AsyncExitStack() as stack:

@@ -133,11 +133,11 @@ def wrap_stages(hand: Hand) -> None:
         hand.passes("after fetch")
         return fetched
 
-    def wrapped_parse(body: bytes, content_type: str, url: str, max_links: int) -> Parsed:
+    def wrapped_parse(body: bytes, content_type: str, url: str, max_links: int, **options: Any) -> Parsed:
         hand.passes("before parse")
         if hand.plan.poison and url.endswith(hand.plan.poison):
             os.abort()
-        parsed = parse(body, content_type, url, max_links)
+        parsed = parse(body, content_type, url, max_links, **options)
         hand.passes("after parse")
         return parsed
 
@@ -146,7 +146,7 @@ def wrap_stages(hand: Hand) -> None:
             hand.passes("retry wait")
         await wait(self)
 
-    Fetcher.fetch = wrapped_fetch  # type: ignore[method-assign]
+    Fetcher.fetch = wrapped_fetch  # type: ignore[method-assign, assignment]
     setattr(work, "parse", wrapped_parse)  # noqa: B010 - where the work has it from is not its interface
     engine.Engine._something_to_do = wrapped_wait  # type: ignore[method-assign]
 
@@ -231,7 +231,7 @@ def wrap_database(fetch_number: int) -> None:
         return await fetch(self, url, may_follow)
 
     SqliteFrontier.__init__ = wrapped_init  # type: ignore[method-assign]
-    Fetcher.fetch = wrapped_fetch  # type: ignore[method-assign]
+    Fetcher.fetch = wrapped_fetch  # type: ignore[method-assign, assignment]
 
 
 def tell_sockets() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 from collections.abc import Iterator
@@ -32,10 +33,16 @@ class Volume:
     def fill(self, leave_bytes: int = 0) -> Path:
         """Take what is free, in one go, but for ``leave_bytes``; the file to remove afterwards."""
         filler = self.path / "filler"
-        volume = os.statvfs(self.path)
         with filler.open("wb") as file:
-            os.posix_fallocate(file.fileno(), 0, volume.f_bavail * volume.f_frsize - leave_bytes)
-        return filler
+            while True:
+                volume = os.statvfs(self.path)
+                try:
+                    os.posix_fallocate(file.fileno(), 0, volume.f_bavail * volume.f_frsize - leave_bytes)
+                except OSError as error:
+                    if error.errno != errno.ENOSPC:
+                        raise  # else somebody else took a part of it meanwhile
+                else:
+                    return filler
 
 
 @contextmanager

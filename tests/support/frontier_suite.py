@@ -11,6 +11,7 @@ import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -37,6 +38,7 @@ from durable_crawler.frontier.reader import FrontierReader
 from durable_crawler.frontier.sqlite import LEASE_MS
 from durable_crawler.outcomes import Outcome
 from durable_crawler.politeness import Pace
+from durable_crawler.robots import KnownRobots
 
 Seed = tuple[str, str]
 A: Seed = ("https://a.example/", "a.example")
@@ -66,10 +68,16 @@ class Maker(ABC):
         self._opened: list[OpenFrontier] = []
 
     async def open(
-        self, seeds: tuple[Seed, ...] = (A,), *, max_pages: int = 100, max_depth: int = 16, clock: Clock
+        self,
+        seeds: tuple[Seed, ...] = (A,),
+        *,
+        max_pages: int = 100,
+        max_depth: int = 16,
+        longest_wait_ms: int = LONGEST_WAIT_MS,
+        clock: Clock,
     ) -> OpenFrontier:
         """Open what the storage holds under this spec; the frontier of before must have been closed."""
-        frontier = await self._open(Admission(seeds, max_depth), max_pages, clock)
+        frontier = await self._open(Admission(seeds, max_depth, longest_wait_ms), max_pages, clock)
         self._opened.append(frontier)
         return frontier
 
@@ -589,6 +597,109 @@ class FrontierSuite:
         latest = clock.wall_ms() + LONGEST_WAIT_MS
         assert frontier.snapshot.next_due_ms == latest
         assert frontier.hosts[lease.host_id].closed_until_ms == latest
+
+    async def test_a_spec_that_waits_longer_is_not_cut_short_by_a_restart(
+        self, maker: Maker, clock: ManualClock
+    ) -> None:
+        frontier = await maker.open(clock=clock)
+        (lease,) = await claim(frontier)
+        until = clock.wall_ms() + 5 * LONGEST_WAIT_MS
+        await frontier.defer(lease, Deferral(until, HostState(Pace(), until)))
+        await frontier.close()
+        frontier = await maker.open(clock=clock, longest_wait_ms=6 * LONGEST_WAIT_MS)
+        assert frontier.snapshot.next_due_ms == until
+        assert frontier.hosts[lease.host_id].closed_until_ms == until
+
+    # Politeness
+
+    async def test_a_pace_is_replaced_by_the_next_and_survives_a_restart(
+        self, maker: Maker, clock: ManualClock
+    ) -> None:
+        frontier = await maker.open(clock=clock)
+        (lease,) = await claim(frontier)
+        await frontier.finish(lease, OK, links(frontier, "1", "2"), HostState(Pace(2.5, 7, 3, 2)))
+        first, second = await claim(frontier)
+        await frontier.release([first])
+        await frontier.close()
+        frontier = await maker.open(clock=clock)
+        assert frontier.hosts[host(frontier)].pace == Pace(2.5, 0, 3, 2)
+        (first, second) = await claim(frontier)
+        await frontier.finish(first, OK, [], HostState(Pace(0.5)))
+        await frontier.finish(second, OK, [])
+        await frontier.close()
+        frontier = await maker.open(clock=clock)
+        assert frontier.hosts[host(frontier)].pace == Pace(0.5)
+
+    async def test_the_state_of_a_host_by_a_lost_lease_is_not_kept(self, maker: Maker, clock: ManualClock) -> None:
+        frontier = await maker.open(clock=clock)
+        (lease,) = await claim(frontier)
+        await frontier.release([lease])
+        until = clock.wall_ms() + 500
+        assert await frontier.finish(lease, OK, [], HostState(Pace(4), until)) is Verdict.LOST
+        assert await frontier.defer(lease, Deferral(0, HostState(Pace(4), until))) is Verdict.LOST
+        await frontier.close()
+        frontier = await maker.open(clock=clock)
+        assert frontier.hosts[host(frontier)].pace == Pace()
+        assert frontier.hosts[host(frontier)].closed_until_ms == 0
+
+    async def test_a_claim_closes_the_gates_of_hosts_that_gave_a_page(self, maker: Maker, clock: ManualClock) -> None:
+        frontier = await maker.open((A, B), clock=clock)
+        one, two = host(frontier, A), host(frontier, B)
+        (lease,) = (await frontier.claim({two: 1}, 1)).leases
+        await frontier.finish(lease, OK, [])
+        until = clock.wall_ms() + 700
+        claimed = await frontier.claim({one: 1, two: 1}, 2, {one: until, two: until})
+        assert urls(claimed.leases) == [A[0]]
+        await frontier.close()
+        frontier = await maker.open((A, B), clock=clock)
+        assert {at.id: at.closed_until_ms for at in frontier.hosts.values()} == {one: until, two: 0}
+
+    async def test_all_that_waits_for_a_host_is_closed_at_once(self, maker: Maker, clock: ManualClock) -> None:
+        frontier = await maker.open((A, B), clock=clock)
+        first, other = await claim(frontier)
+        await frontier.finish(first, OK, links(frontier, "1", "2", "3", "4"))
+        await frontier.finish(other, OK, links(frontier, "1", seed=B))
+        deferred, leased = (await frontier.claim({host(frontier): 2}, 2)).leases
+        await frontier.defer(deferred, Deferral(clock.wall_ms() + 500))
+        assert await frontier.close_host(host(frontier), Outcome.HOST_DEAD, "gone") == 3
+        assert host(frontier) not in frontier.stocked
+        assert host(frontier, B) in frontier.stocked
+        counts = frontier.snapshot
+        assert (counts.pending, counts.deferred, counts.leased, counts.done, counts.failed) == (1, 0, 1, 5, 3)
+        assert counts.next_due_ms is None
+        assert await frontier.close_host(host(frontier), Outcome.HOST_DEAD, "gone") == 0
+        assert await frontier.finish(leased, OK, []) is Verdict.KEPT, "what is in flight settles by itself"
+        assert urls(await claim(frontier)) == [B[0] + "1"]
+        await frontier.close()
+        dead = [url for url, outcomes in maker.outcomes().items() if outcomes == [Outcome.HOST_DEAD]]
+        assert sorted(dead) == sorted({A[0] + name for name in "1234"} - {leased.url})
+
+    async def test_a_host_that_was_closed_takes_new_pages(self, maker: Maker, clock: ManualClock) -> None:
+        frontier = await maker.open(clock=clock)
+        (lease,) = await claim(frontier)
+        await asyncio.gather(
+            frontier.finish(lease, OK, links(frontier, "1", "2")),
+            frontier.close_host(host(frontier), Outcome.HOST_DEAD, "gone"),
+        )
+        assert host(frontier) not in frontier.stocked
+        assert await claim(frontier) == ()
+        assert frontier.snapshot.finished(100)
+
+    async def test_what_is_known_of_robots_is_replaced_and_survives_a_restart(
+        self, maker: Maker, clock: ManualClock
+    ) -> None:
+        frontier = await maker.open(clock=clock)
+        unreached = KnownRobots("https://a.example", b"", 2, 5)
+        known = KnownRobots("http://a.example", b"\xff\x00 User-agent: *", 0, 7, 6)
+        assert await frontier.robots_of(known.origin) is None
+        await asyncio.gather(frontier.keep_robots(unreached), frontier.keep_robots(known))
+        assert await frontier.robots_of(known.origin) == known
+        await frontier.close()
+        frontier = await maker.open(clock=clock)
+        assert await frontier.robots_of(known.origin) == known
+        assert await frontier.robots_of(unreached.origin) == unreached
+        await frontier.keep_robots(replace(unreached, failures=0, body=b"x", answered_ms=9))
+        assert await frontier.robots_of(unreached.origin) == KnownRobots("https://a.example", b"x", 0, 5, 9)
 
     # The page limit
 

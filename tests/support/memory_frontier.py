@@ -29,7 +29,7 @@ from durable_crawler.frontier import (
     Verdict,
 )
 from durable_crawler.frontier.model import QUARANTINE_AFTER
-from durable_crawler.frontier.opening import LONGEST_WAIT_MS, Admission
+from durable_crawler.frontier.opening import Admission
 from durable_crawler.frontier.sqlite import LEASE_MS
 from durable_crawler.outcomes import Outcome
 from durable_crawler.politeness import Pace
@@ -230,7 +230,7 @@ class MemoryFrontier:
                 answer.set_result(value)
 
     def _admit(self, admission: Admission) -> dict[int, Host]:
-        memory, latest = self._memory, self._clock.wall_ms() + LONGEST_WAIT_MS
+        memory, latest = self._memory, self._clock.wall_ms() + admission.longest_wait_ms
         for host_id, until in memory.closed_until_ms.items():
             memory.closed_until_ms[host_id] = min(until, latest)
         for page in memory.in_state("deferred"):

@@ -149,6 +149,8 @@ async def flush(run: Run, operations: Sequence[Operation], terms: Terms) -> Flus
         match op:
             case CloseHost():
                 answers.append((op, await _close_host(run, op, terms)))
+                stocked.discard(op.host_id)
+                drained.add(op.host_id)
             case KeepRobots(known=known):
                 await run("keep_robots", {field: getattr(known, field) for field in KnownRobots.__slots__})
                 answers.append((op, None))
@@ -249,7 +251,9 @@ async def _claim(
 ) -> tuple[tuple[Lease, ...], int]:
     expired = await run("expire", {"now": terms.now_ms, "limit": QUARANTINE_AFTER})
     promoted = await run("promote", {"now": terms.now_ms})
-    stocked.update(host_id for (host_id,) in (*expired, *promoted))
+    again = {host_id for (host_id,) in (*expired, *promoted)}
+    stocked |= again
+    drained -= again
     if not claim.wants or claim.limit < 1:
         return (), len(expired)
     (row,) = await run("snapshot", {})

@@ -36,8 +36,8 @@ APPLICATION_ID = 0x44435246  # "DCRF", in the header of the file (SQLite file fo
 CANONICALISATION = 1
 """Version of the rules of ``urls.canonical``; URLs of another version would not be recognised as the same."""
 
-# No open circuit is longer: a time beyond it was stored under a clock that was ahead.
 LONGEST_WAIT_MS = round(OPEN_MAX * 1000)
+"""No circuit is open for longer; a Retry-After may be, where the spec allows it."""
 
 WAL_KEPT_BYTES = 64 * 1024 * 1024
 """What a checkpoint leaves of the WAL's file; it is reused, and only a long reader makes it larger."""
@@ -64,6 +64,8 @@ class Admission:
 
     seeds: tuple[tuple[str, str], ...]
     max_depth: int
+    longest_wait_ms: int = LONGEST_WAIT_MS
+    """Times that are further ahead were stored under a clock that was ahead."""
 
     @property
     def authorities(self) -> list[str]:
@@ -255,8 +257,9 @@ def _admit(connection: sqlite3.Connection, path: Path, admission: Admission, now
         )
     (epoch,) = run(STATEMENTS["new_epoch"], {"spec": admission.digest}).fetchone()
     recovered = len(run(STATEMENTS["recover"], {"limit": QUARANTINE_AFTER}).fetchall())
-    run(STATEMENTS["clamp_due"], {"latest": now_ms + LONGEST_WAIT_MS})
-    run(STATEMENTS["clamp_closed"], {"latest": now_ms + LONGEST_WAIT_MS})
+    latest = {"latest": now_ms + admission.longest_wait_ms}
+    run(STATEMENTS["clamp_due"], latest)
+    run(STATEMENTS["clamp_closed"], latest)
     covered = {"authorities": as_json(admission.authorities), "max_depth": admission.max_depth}
     run(STATEMENTS["add_hosts"], covered)
     hosts = {host.authority: host for host, _ in _hosts(connection, covered)}

@@ -144,12 +144,14 @@ INSERT INTO results (page_id, outcome, failed, error, finished_ms)
 SELECT value, :outcome, 1, :error, :now FROM json_each(:pages);
 
 -- name: robots
-SELECT origin, body, failures, expires_ms FROM robots WHERE origin = :origin;
+SELECT origin, body, failures, expires_ms, answered_ms FROM robots WHERE origin = :origin;
 
 -- name: keep_robots
-INSERT INTO robots (origin, body, failures, expires_ms) VALUES (:origin, :body, :failures, :expires_ms)
+INSERT INTO robots (origin, body, failures, expires_ms, answered_ms)
+VALUES (:origin, :body, :failures, :expires_ms, :answered_ms)
 ON CONFLICT (origin) DO UPDATE
-   SET body = excluded.body, failures = excluded.failures, expires_ms = excluded.expires_ms;
+   SET body = excluded.body, failures = excluded.failures,
+       expires_ms = excluded.expires_ms, answered_ms = excluded.answered_ms;
 
 -- name: release
 -- [id, token]. Given back unworked: no attempt is charged.

@@ -1,0 +1,133 @@
+"""Which hosts get slots, and when."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.support.clock import ManualClock
+
+from crawljob.manifest import parse
+from durable_crawler.board import Board
+from durable_crawler.frontier.model import Host
+from durable_crawler.politeness import FAILURES_TO_OPEN, FIRST_GAP, OPEN_FIRST, OPENINGS_TO_GIVE_UP, Pace
+from durable_crawler.settle import Effect
+
+ONE, TWO = 1, 2
+
+
+def board(clock: ManualClock, *hosts: Host, robots: bool = False, per_host: int = 2, **politeness: Any) -> Board:
+    spec = parse({"seeds": ["https://a.example/"], "fetch": {"perHost": per_host}, "politeness": politeness})
+    return Board(spec, hosts or (Host(ONE, "a.example", 0), Host(TWO, "b.example", 0)), clock, robots=robots)
+
+
+def test_free_workers_are_shared_by_turns() -> None:
+    clock = ManualClock()
+    now, own = clock.monotonic(), board(clock)
+    assert own.wants([ONE, TWO], 3, now) == {ONE: 2, TWO: 1}
+    own.took(ONE, now)
+    assert own.wants([ONE, TWO], 3, now) == {TWO: 2, ONE: 1}
+    assert own.wants([ONE, TWO], 9, now) == {TWO: 2, ONE: 1}
+    own.took(ONE, now)
+    assert own.wants([ONE, TWO], 9, now) == {TWO: 2}
+    own.gave_back(ONE)
+    assert own.wants([ONE], 9, now) == {ONE: 1}
+    assert own.wants([ONE, TWO], 0, now) == {}
+
+
+def test_one_page_asks_for_the_robots_txt_of_all() -> None:
+    clock = ManualClock()
+    now, own = clock.monotonic(), board(clock, robots=True, per_host=8)
+    assert own.wants([ONE], 9, now) == {ONE: 1}
+    own.took(ONE, now)
+    assert own.wants([ONE], 9, now) == {}
+    own.asked(ONE, now, None)
+    assert own.wants([ONE], 9, now) == {ONE: 7}
+
+
+def test_a_crawl_delay_counts_from_the_page_that_learned_it() -> None:
+    clock = ManualClock()
+    own = board(clock, robots=True, per_host=8)
+    own.took(ONE, clock.monotonic())
+    clock.advance(3)
+    now = clock.monotonic()
+    own.asked(ONE, now, 0.5)
+    assert own.wants([ONE], 9, now) == {}
+    assert own.next_opening([ONE], now) == now + 0.5
+    assert own.wants([ONE], 9, now + 0.5) == {ONE: 1}
+    own.asked(ONE, now + 0.4, 0.5)
+    assert own.next_opening([ONE], now) == now + 0.5, "it is known already"
+
+
+def test_a_longer_crawl_delay_than_the_spec_allows_is_cut() -> None:
+    clock = ManualClock()
+    own = board(clock, maxCrawlDelay="2s")
+    own.asked(ONE, clock.monotonic(), 86_400)
+    assert own.gap(ONE) == 2
+
+
+def test_a_delay_is_a_gate_after_each_start() -> None:
+    clock = ManualClock()
+    now, own = clock.monotonic(), board(clock, delay="5s")
+    assert own.wants([ONE], 9, now) == {ONE: 1}
+    assert own.gates([ONE, TWO], clock) == dict.fromkeys((ONE, TWO), clock.wall_ms() + 5000)
+    own.took(ONE, now)
+    own.gave_back(ONE)
+    assert own.wants([ONE], 9, now + 4.9) == {}
+    assert own.waiting([ONE, TWO], now + 4.9) == 1
+    assert own.wants([ONE], 9, now + 5) == {ONE: 1}
+
+
+def test_without_a_gap_nothing_is_kept() -> None:
+    clock = ManualClock()
+    own = board(clock)
+    assert own.gates([ONE, TWO], clock) == {}
+    assert own.behaved(ONE, Effect.ANSWERED, clock.monotonic(), None) is False
+
+
+def test_scenario_9_failures_in_parallel_are_one_incident() -> None:
+    clock = ManualClock()
+    now, own = clock.monotonic(), board(clock, per_host=8)
+    for _ in range(8):
+        own.took(ONE, now)
+    for _ in range(8):
+        assert own.behaved(ONE, Effect.OVERLOADED, now, 0.5)
+    assert own.pace(ONE) == Pace(FIRST_GAP)
+    assert own.closed_until(ONE) == now + 0.5
+    assert own.is_open(TWO, now)
+    own.behaved(ONE, Effect.OVERLOADED, now + 1, 0.5)
+    assert own.pace(ONE) == Pace(2 * FIRST_GAP)
+
+
+def test_a_gate_is_only_ever_moved_further_away() -> None:
+    clock = ManualClock()
+    now, own = clock.monotonic(), board(clock)
+    own.close(ONE, now + 9)
+    own.close(ONE, now + 1)
+    assert own.closed_until(ONE) == now + 9
+
+
+def test_an_open_circuit_lets_one_page_find_out() -> None:
+    clock = ManualClock()
+    now, own = clock.monotonic(), board(clock, per_host=8)
+    for _ in range(FAILURES_TO_OPEN):
+        own.behaved(ONE, Effect.UNCONNECTED, now, None)
+    assert not own.is_open(ONE, now + OPEN_FIRST - 0.1)
+    assert own.wants([ONE], 9, now + OPEN_FIRST) == {ONE: 1}
+    own.behaved(ONE, Effect.ANSWERED, now + OPEN_FIRST, None)
+    assert own.wants([ONE], 9, now + OPEN_FIRST) == {ONE: 8}
+
+
+def test_what_the_frontier_remembers_holds_after_a_restart() -> None:
+    clock = ManualClock()
+    now = clock.monotonic()
+    own = board(clock, Host(ONE, "a.example", clock.wall_ms() + 4000, Pace(gap=3, failures=2)))
+    assert own.closed_until(ONE) == now + 4
+    assert own.gap(ONE) == 3
+
+
+def test_a_host_that_was_given_up_is_probed_once_more_by_the_next_run() -> None:
+    clock = ManualClock()
+    own = board(clock, Host(ONE, "a.example", 0, Pace(failures=8, openings=OPENINGS_TO_GIVE_UP)))
+    assert not own.pace(ONE).dead
+    own.behaved(ONE, Effect.UNCONNECTED, clock.monotonic(), None)
+    assert own.pace(ONE).dead
