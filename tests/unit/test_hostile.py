@@ -111,3 +111,8 @@ def test_what_comes_before_the_depth_is_read() -> None:
     assert page.links == ("https://x.example/before",)
     assert page.cut
     assert not parse(b"<a href=/a>", "text/html", "https://x.example/", 9).cut
+
+
+@pytest.mark.parametrize("page", ["<div></span>" * 100_000, "<b></i>" * 100_000, "<DIV></p>" * 100_000])
+def test_end_tags_of_what_is_not_open_hide_no_depth(page: str) -> None:
+    assert len(harmless(page)) < len(page)

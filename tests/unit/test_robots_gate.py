@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from tests.support.clock import ManualClock
 
-from durable_crawler.outcomes import Fetched, Outcome
+from durable_crawler.outcomes import Fetched, Hop, Outcome
 from durable_crawler.robots import KnownRobots
 from durable_crawler.robots_gate import (
     CACHED_MS,
@@ -68,6 +68,9 @@ def test_a_file_holds_for_scheme_host_and_port(url: str, where: str) -> None:
     assert origin(url) == where
 
 
+JUDGED_APART = (Outcome.OK, Outcome.HTTP_ERROR, Outcome.ADDRESS_REFUSED)
+
+
 @pytest.mark.parametrize(
     ("fetched", "failures"),
     [
@@ -75,7 +78,10 @@ def test_a_file_holds_for_scheme_host_and_port(url: str, where: str) -> None:
         (ABSENT, 0),
         *((Fetched("u", "u", Outcome.HTTP_ERROR, status), 0) for status in (400, 401, 403, 410, 418, 451)),
         *((Fetched("u", "u", Outcome.HTTP_ERROR, status), 1) for status in (304, 429, 500, 503, 599)),
-        *((Fetched("u", "u", outcome), 1) for outcome in Outcome if outcome not in (Outcome.OK, Outcome.HTTP_ERROR)),
+        *((Fetched("u", "u", outcome), 1) for outcome in Outcome if outcome not in JUDGED_APART),
+        # Each page of such a host says so itself; a redirect to such an address says nothing about its pages.
+        (Fetched("u", "u", Outcome.ADDRESS_REFUSED), 0),
+        (Fetched("u", "v", Outcome.ADDRESS_REFUSED, hops=(Hop("u", 302, "v"),)), 1),
     ],
 )
 def test_what_an_answer_means(fetched: Fetched, failures: int) -> None:
