@@ -10,6 +10,11 @@ from durable_crawler.outcomes import Outcome
 from durable_crawler.stop import Stop
 
 _SEEDS_NAMED = 3
+_CAUSES = {
+    Outcome.ROBOTS_DISALLOWED.value: " is disallowed by its robots.txt",
+    Outcome.ROBOTS_UNREACHABLE.value: " has a robots.txt that cannot be fetched, which forbids all (RFC 9309)",
+    Outcome.HOST_DEAD.value: " is on a host that could not be connected to",
+}
 
 
 async def explain(frontier: SqliteFrontier, spec: CrawlJobSpec) -> tuple[str, str]:
@@ -42,8 +47,6 @@ def _cause(url: str, outcome: str, status: int | None, final_url: str | None, ho
         return f"{url} leads to {target}, which no seed approves (add it as a seed)"
     if outcome == Outcome.ADDRESS_REFUSED:
         return f"{final_url or url} is at no public address (open its range with network.allowCIDRs, or --allow-cidr)"
-    if outcome == Outcome.ROBOTS_DISALLOWED:
-        return f"{url} is disallowed by its robots.txt"
     if outcome == Outcome.HTTP_ERROR:
         return f"{final_url or url} answered {status}"
-    return f"{url}: {outcome.replace('_', ' ')}"
+    return url + _CAUSES.get(outcome, f": {outcome.replace('_', ' ')}")

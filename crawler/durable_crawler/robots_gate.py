@@ -97,14 +97,18 @@ class RobotsGate:
         known = self._known.get(where)
         if known is None:
             return None
+        now = self._clock.wall_ms()
+        self._known[where] = known = _by_the_clock(known, now)
         given_up = known.failures > len(UNREACHABLE_WAITS_MS)
-        return known if given_up or self._clock.wall_ms() < known.expires_ms else None
+        return known if given_up or now < known.expires_ms else None
 
     async def _learn(self, where: str) -> KnownRobots:
         before = self._known.get(where) or await self._store.robots_of(where)
         now = self._clock.wall_ms()
-        if before is not None and (before.expires_ms > now or before.failures > len(UNREACHABLE_WAITS_MS)):
-            return before
+        if before is not None:
+            before = _by_the_clock(before, now)
+            if before.expires_ms > now or before.failures > len(UNREACHABLE_WAITS_MS):
+                return before
         fetched = await self._fetch(f"{where}/robots.txt")
         known = judge(where, fetched, before, self._clock.wall_ms())
         await self._store.keep_robots(known)
@@ -141,6 +145,14 @@ def judge(where: str, fetched: Fetched, before: KnownRobots | None, now_ms: int)
         return replace(before, expires_ms=now_ms + UNREACHABLE_WAITS_MS[0])
     wait = UNREACHABLE_WAITS_MS[min(failures, len(UNREACHABLE_WAITS_MS)) - 1]
     return KnownRobots(where, b"", failures, now_ms + wait)
+
+
+def _by_the_clock(known: KnownRobots, now_ms: int) -> KnownRobots:
+    """``known`` as it can be at most: times further ahead were kept under a clock that was ahead."""
+    latest = now_ms + (UNREACHABLE_WAITS_MS[-1] if known.failures else CACHED_MS)
+    if known.expires_ms <= latest and known.answered_ms <= now_ms:
+        return known
+    return replace(known, expires_ms=min(known.expires_ms, latest), answered_ms=min(known.answered_ms, now_ms))
 
 
 def origin(url: str) -> str:

@@ -230,7 +230,7 @@ class FrontierMachine(RuleBasedStateMachine):
         """A crawl that has begun: the seeds are done and have brought pages, some of which the spec may not cover."""
         self.model = Model(spec)
         self.open(spec)
-        self.claim([1, 1, 1], 3)
+        self.claim([1, 1, 1], 3, None)
         links = tuple((host, name) for host in range(len(SEEDS)) for name in range(1, found + 1))
         self.commit([Step("finish", lease, False, links, 0, None, Outcome.OK) for lease in range(len(self.leases))])
 
@@ -271,12 +271,18 @@ class FrontierMachine(RuleBasedStateMachine):
     def time_passes(self, seconds: float) -> None:
         self.clock.advance(seconds)
 
-    @rule(slots=st.tuples(*[st.integers(1, 4) | st.just(0)] * 3), limit=st.integers(3, 9) | st.integers(0, 9))
-    def claim(self, slots: Sequence[int], limit: int) -> None:
+    @rule(
+        slots=st.tuples(*[st.integers(1, 4) | st.just(0)] * 3),
+        limit=st.integers(3, 9) | st.integers(0, 9),
+        gate_ms=st.sampled_from([None, None, 500, 90_000]),
+    )
+    def claim(self, slots: Sequence[int], limit: int, gate_ms: int | None) -> None:
         ids = {host.authority: host.id for host in self.frontier.hosts.values()}
         wants = {authority: wanted for (_, authority), wanted in zip(SEEDS, slots, strict=True) if authority in ids}
         asked = {ids[authority]: wanted for authority, wanted in wants.items()}
-        claimed = self.call(self.frontier.claim(asked, limit))
+        until = None if gate_ms is None else self.clock.wall_ms() + gate_ms
+        gates = {} if until is None else dict.fromkeys(asked, until)
+        claimed = self.call(self.frontier.claim(asked, limit, gates))
         assert claimed.expired == self.model.time_passes(self.clock.wall_ms())
         assert claimed.snapshot == self.frontier.snapshot
         again = new = 0
@@ -296,6 +302,7 @@ class FrontierMachine(RuleBasedStateMachine):
             wants[page.authority] -= 1
             page.state, page.counted, page.attempts, page.token = "leased", True, page.attempts + 1, lease.token
             page.until_ms = self.clock.wall_ms() + LEASE_MS
+            self.model.close(page.authority, until)
             self.leases.append(lease)
         assert all(left >= 0 for left in wants.values())
         if len(claimed.leases) < limit:  # who gave less than was asked has nothing left
@@ -305,8 +312,22 @@ class FrontierMachine(RuleBasedStateMachine):
     @rule(commit=st.lists(steps, min_size=2, max_size=6))
     def work(self, commit: list[Step]) -> None:
         """What an engine does all the time: claim, and settle at once."""
-        self.claim([4, 4, 4], 12)
+        self.claim([4, 4, 4], 12, None)
         self.commit(commit)
+
+    @rule(which=st.integers(0, 2))
+    def host_is_given_up(self, which: int) -> None:
+        """All that waits for it is closed; what is leased is not."""
+        authority = SEEDS[which][1]
+        host_id = next((host.id for host in self.frontier.hosts.values() if host.authority == authority), None)
+        if host_id is None:
+            return
+        waiting = [*self.model.those("pending"), *self.model.those("deferred")]
+        waiting = [page for page in waiting if page.authority == authority]
+        assert self.call(self.frontier.close_host(host_id, Outcome.HOST_DEAD, "gone")) == len(waiting)
+        assert host_id not in self.frontier.stocked
+        for page in waiting:
+            page.state, page.result = "done", Result(Outcome.HOST_DEAD, error="gone")
 
     @rule(commit=st.lists(steps, min_size=1, max_size=5))
     def commit(self, commit: list[Step]) -> None:

@@ -630,6 +630,20 @@ class FrontierSuite:
         frontier = await maker.open(clock=clock)
         assert frontier.hosts[host(frontier)].pace == Pace(0.5)
 
+    async def test_of_several_states_in_one_commit_the_last_is_kept(self, maker: Maker, clock: ManualClock) -> None:
+        frontier = await maker.open(clock=clock)
+        (lease,) = await claim(frontier)
+        await frontier.finish(lease, OK, links(frontier, "1", "2", "3"))
+        first, second, third = await claim(frontier)
+        await asyncio.gather(
+            frontier.finish(first, OK, [], HostState(Pace(1))),
+            frontier.defer(second, Deferral(0, HostState(Pace(2)))),
+            frontier.finish(third, OK, [], HostState(Pace(3))),
+        )
+        await frontier.close()
+        frontier = await maker.open(clock=clock)
+        assert frontier.hosts[host(frontier)].pace == Pace(3)
+
     async def test_the_state_of_a_host_by_a_lost_lease_is_not_kept(self, maker: Maker, clock: ManualClock) -> None:
         frontier = await maker.open(clock=clock)
         (lease,) = await claim(frontier)

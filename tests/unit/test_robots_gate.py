@@ -167,6 +167,26 @@ async def test_a_good_copy_is_used_for_another_day_while_the_file_cannot_be_reac
     assert len(world.asked) == 2 + again
 
 
+@pytest.mark.parametrize(
+    ("answer", "longest_ms"), [(GOOD, CACHED_MS), (BUSY, UNREACHABLE_WAITS_MS[-1])], ids=["good", "busy"]
+)
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_a_clock_that_is_set_back_makes_nothing_last_longer(
+    answer: Fetched, longest_ms: int, restarted: bool
+) -> None:
+    world = World(answer)
+    gate = world.gate()
+    await gate.verdict(f"{HERE}/a")
+    world.clock.jump(-30 * 86_400)
+    if restarted:
+        gate = world.gate()
+    await gate.verdict(f"{HERE}/a")
+    assert len(world.asked) == 1
+    world.pass_ms(longest_ms)
+    await gate.verdict(f"{HERE}/a")
+    assert len(world.asked) == 2
+
+
 async def test_what_is_learned_is_kept_before_it_is_believed() -> None:
     world = World(GOOD)
 

@@ -143,6 +143,7 @@ async def flush(run: Run, operations: Sequence[Operation], terms: Terms) -> Flus
 
     await _finish(run, [op for op in operations if isinstance(op, Finish)], terms, answers, stocked)
     await _defer(run, [op for op in operations if isinstance(op, Defer)], terms, answers)
+    await _pace(run, operations, {id(op) for op, answer in answers if answer is Verdict.KEPT})
     await _release(run, [op for op in operations if isinstance(op, Release)], terms, answers, stocked)
     await _renew(run, [op for op in operations if isinstance(op, Renew)], terms, answers)
     for op in operations:
@@ -178,7 +179,6 @@ async def _finish(
         return
     results = [_result(op.lease.page_id, op.result) for op in won]
     await run("record", {"results": as_json(results), "now": terms.now_ms})
-    await _pace(run, [(op.lease, op.host) for op in won])
     links: list[list[Any]] = []
     outside: list[list[Any]] = []
     for op in won:
@@ -199,14 +199,17 @@ async def _defer(run: Run, defers: Sequence[Defer], terms: Terms, answers: list[
     leases = as_json([[*_named(op.lease), op.deferral.due_ms] for op in defers])
     kept = {page_id for (page_id,) in await run("defer", {"epoch": terms.epoch, "now": terms.now_ms, "leases": leases})}
     answers += [(op, Verdict.KEPT if op.lease.page_id in kept else Verdict.LOST) for op in defers]
-    await _pace(run, [(op.lease, op.deferral.host) for op in defers if op.lease.page_id in kept])
 
 
-async def _pace(run: Run, states: Sequence[tuple[Lease, HostState | None]]) -> None:
+async def _pace(run: Run, operations: Sequence[Operation], kept: Collection[int]) -> None:
     """Keep what became of hosts: of several states of one host the last, of several gates the one furthest away."""
     latest: dict[int, list[int]] = {}
-    for lease, state in states:
-        if state is not None:
+    for op in operations:
+        state: HostState | None = None
+        match op:
+            case Finish(lease=lease, host=state) | Defer(lease=lease, deferral=Deferral(host=state)):
+                pass
+        if state is not None and id(op) in kept:
             pace, until = state.pace, state.closed_until_ms
             before = latest.get(lease.host_id, [0, 0])[1]
             row = [lease.host_id, max(until, before), round(pace.gap * 1000), pace.failures, pace.openings]
