@@ -196,6 +196,8 @@ class Engine:
     async def _something_to_do(self) -> None:
         """Wait for a page to settle, a retry to be due, a gate to open; or for the stop."""
         now = self._clock.monotonic()
+        if self._board.wants(self._frontier.stocked, self._free(), now):
+            return  # a gate opened since the claim looked: nothing else would tell
         snapshot = self._frontier.snapshot
         self._observer.waiting(self._board.waiting(self._frontier.stocked, now))
         waits = []

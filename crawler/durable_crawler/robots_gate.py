@@ -51,6 +51,7 @@ class Disallowed:
     """The file says no, by this line."""
 
     line: str
+    crawl_delay: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ class RobotsGate:
             return Unreachable(None if given_up else known.expires_ms)
         robots = self._robots(known)
         if not robots.allows(url):
-            return Disallowed(robots.denying_line(url))
+            return Disallowed(robots.denying_line(url), robots.crawl_delay)
         return Allowed(robots.crawl_delay)
 
     async def _of(self, where: str) -> KnownRobots:

@@ -144,7 +144,7 @@ class Work:
                 self._board.asked(lease.host_id, self._clock.monotonic(), verdict.crawl_delay)
                 return None
             case Disallowed():
-                self._board.asked(lease.host_id, self._clock.monotonic(), None)
+                self._board.asked(lease.host_id, self._clock.monotonic(), verdict.crawl_delay)
                 return Result(Outcome.ROBOTS_DISALLOWED, error=verdict.line)
             case Unreachable(retry_ms=None):
                 self._board.asked(lease.host_id, self._clock.monotonic(), None)

@@ -273,6 +273,14 @@ def test_scenario_4_a_crawl_delay_of_half_a_second_is_kept_by_eight_slots() -> N
     assert web.times()[-1] <= 31 * 0.55, "and no slower than it must be"
 
 
+def test_a_crawl_delay_is_kept_also_where_the_page_that_learned_it_is_disallowed() -> None:
+    robots = {f"{A}robots.txt": text("User-agent: *\nCrawl-delay: 0.5\nDisallow: /no\n")}
+    web = Web(robots)
+    run(Crawl.of(web, f"{A}no", *names(10), fetch={"perHost": 8, "workers": 8}, robots="obey"))
+    assert len(web.times()) == 10
+    assert smallest_gap(web.times()) >= 0.5 - CLOCK_ERROR
+
+
 def test_the_delay_of_the_spec_is_kept_by_each_host_apart_and_over_a_restart() -> None:
     web = Web({A: page(*names(9)), B: page(*names(9, B))})
     crawl = Crawl.of(web, A, B, fetch={"perHost": 8}, delay="2s")

@@ -70,6 +70,7 @@ class Simulation:
     def __post_init__(self) -> None:
         self.latency: Callable[[], float] = self._latency
         self.jitter: Callable[[], float] = self.chance.random
+        self.clock: Callable[[asyncio.AbstractEventLoop], VirtualClock] = VirtualClock
 
     def _latency(self) -> float:
         return 0.5 if self.chance.random() < 0.01 else self.chance.uniform(0, 0.02)
@@ -95,7 +96,7 @@ class Simulation:
 
     async def run(self, stop: Stop) -> bool:
         """One process: opens the frontier, crawls until the end or the stop, closes it."""
-        clock = VirtualClock(asyncio.get_running_loop())
+        clock = self.clock(asyncio.get_running_loop())
         admission = Admission(tuple((url, authority(url)) for url in self.spec.seeds), self.spec.scope.max_depth)
         frontier = await MemoryFrontier.open(self.memory, admission, max_pages=self.spec.scope.max_pages, clock=clock)
         frontier.latency = self.latency
@@ -355,3 +356,26 @@ def test_a_page_may_be_claimed_again_before_its_lost_job_has_ended() -> None:
     assert simulation.seen.settled == {"done": 6, "deferred": 1, "lost": 1}
     assert (simulation.seen.lost, simulation.seen.expired) == (1, 1)
     assert simulation.site.requests()[f"{top}long"] == 2
+
+
+class _Dawdling(VirtualClock):
+    """Time passes between any two looks at it, as on a busy machine."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, chance: Random) -> None:
+        super().__init__(loop)
+        self._virtual = loop
+        self._chance = chance
+
+    def monotonic(self) -> float:
+        if self._chance.random() < 0.2:
+            assert isinstance(self._virtual, VirtualTimeLoop)
+            self._virtual.stall(self._chance.expovariate(5))
+        return super().monotonic()
+
+
+def test_a_gate_that_opens_between_two_looks_is_not_waited_for_in_vain(seed: int) -> None:
+    """The loop fails when all that is left is to wait for nothing."""
+    simulation = Simulation.make(seed)
+    simulation.clock = lambda loop: _Dawdling(loop, Random(seed))
+    simulation.simulate(simulation.until_finished())
+    assert simulation.memory.in_state("pending", "leased", "deferred") == []

@@ -95,7 +95,12 @@ async def test_a_file_is_asked_for_once_however_many_pages_wait() -> None:
     world = World(GOOD)
     gate = world.gate()
     verdicts = await asyncio.gather(*(gate.verdict(f"{HERE}/{name}") for name in ("a", "no", "b", "no/way")))
-    assert verdicts == [Allowed(1.5), Disallowed("2: Disallow: /no"), Allowed(1.5), Disallowed("2: Disallow: /no")]
+    assert verdicts == [
+        Allowed(1.5),
+        Disallowed("2: Disallow: /no", 1.5),
+        Allowed(1.5),
+        Disallowed("2: Disallow: /no", 1.5),
+    ]
     assert world.asked == [f"{HERE}/robots.txt"]
 
 
