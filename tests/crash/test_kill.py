@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.crawler import Row, crawl, crawling, judge, rows, verdicts
-from tests.support.website import Answer, Website, cut_short, file, in_turn, page, redirect, slow, tree
+from tests.support.website import Answer, Website, after, cut_short, file, in_turn, page, redirect, slow, tree
 
 from crawljob.exitcodes import ExitCode
 from durable_crawler.frontier.reader import FrontierReader
@@ -150,7 +150,10 @@ async def test_a_graceful_stop_gives_back_what_it_holds(tmp_path: Path, number: 
 
 
 async def test_a_second_crawler_on_the_same_frontier_is_refused(tmp_path: Path) -> None:
-    async with Website(tree(PAGES), latency=0.01) as site:
+    held = asyncio.Event()
+    answers = tree(PAGES)
+    answers["/1"] = after(held, answers["/1"])  # however slow the second one is to start, the first is not done
+    async with Website(answers) as site:
         database = tmp_path / "frontier.db"
         async with crawling(*arguments(site, database), cwd=tmp_path) as first:
             await site.asked.wait()
@@ -158,5 +161,6 @@ async def test_a_second_crawler_on_the_same_frontier_is_refused(tmp_path: Path) 
             assert code == ExitCode.OWNED
             assert "another process" in second.errors
             assert second.errors.count("\n") == 1
+            held.set()
             first.kill(signal.SIGTERM)
             await first.end()
