@@ -24,6 +24,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.resume import resume_seconds
 from durable_crawler.clock import SystemClock
 from durable_crawler.frontier import Lease, Link, Result, SqliteFrontier
 from durable_crawler.frontier.opening import Admission
@@ -177,9 +178,16 @@ def main() -> None:
             console.print(f"filled {cell.pending:,} over {cell.hosts:,} hosts")
         asyncio.run(measure(folder, cells, arguments.rounds))
     show(console, cells)
+    resumed = asyncio.run(resume_seconds())
+    console.print(f"killed and started again: {quantile(resumed, 0.5):.2f} s to the first request (median)")
+    growth = max(cell.reopen_rss_growth_mb for cell in cells)
+    console.print(f"memory: opening the largest frontier added {growth:.0f} MiB")
     RESULTS.parent.mkdir(exist_ok=True)
     machine = {"python": platform.python_version(), "sqlite": sqlite3.sqlite_version, "cpus": os.cpu_count()}
-    RESULTS.write_text(json.dumps({"machine": machine, "cells": [asdict(cell) for cell in cells]}), encoding="utf-8")
+    RESULTS.write_text(
+        json.dumps({"machine": machine, "cells": [asdict(cell) for cell in cells], "resumed": resumed}),
+        encoding="utf-8",
+    )
 
 
 if __name__ == "__main__":
