@@ -24,7 +24,10 @@ class Background:
         self._name = name
 
     async def run(self, call: Callable[[], T]) -> T:
-        """The result of ``call``, or what it raises. A cancelled call goes on in its thread, and keeps its turn."""
+        """The result of ``call``, or what it raises; ``OSError`` where no thread can be started.
+
+        A cancelled call goes on in its thread, and keeps its turn.
+        """
         await self._turns.acquire()
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
@@ -42,5 +45,9 @@ class Background:
             with suppress(RuntimeError):  # the loop is closed: the run ended meanwhile
                 loop.call_soon_threadsafe(tell, answer)
 
-        threading.Thread(target=work, name=self._name, daemon=True).start()
+        try:
+            threading.Thread(target=work, name=self._name, daemon=True).start()
+        except RuntimeError as error:  # a container's limit of processes
+            self._turns.release()
+            raise OSError(f"no thread could be started: {error}") from None
         return await done

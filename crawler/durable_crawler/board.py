@@ -7,7 +7,7 @@ seconds unless they say otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from crawljob.spec import CrawlJobSpec
@@ -35,6 +35,7 @@ class Board:
             # A host that an earlier run gave up is probed once more.
             self._paces[host.id] = replace(host.pace, openings=min(host.pace.openings, OPENINGS_TO_GIVE_UP - 1))
         self._unasked = set(self._paces) if robots else set()
+        self._left_alone_until: dict[int, float] = {}  # because of incidents; a gap closes the gate as well
         self._crawl_delays: dict[int, float] = {}
         self.dead: set[int] = set()
         """Hosts that were given up; whoever reads it closes what waits for them."""
@@ -70,21 +71,23 @@ class Board:
     def behaved(self, host: int, effect: Effect, now: float, close_for: float | None) -> bool:
         """How ``host`` behaved; whether anything changed that must be remembered.
 
-        Of failures in parallel only the first is an incident: the gate is closed when the others arrive.
+        Of failures in parallel only the first is an incident: the host is being left alone when the others arrive.
         """
         before = self._paces[host]
+        known = now < self._left_alone_until.get(host, 0.0)
         match effect:
             case Effect.ANSWERED:
                 pace = politeness.answered(before)
             case Effect.OVERLOADED:
-                pace = politeness.overloaded(before) if self.is_open(host, now) else before
+                pace = before if known else politeness.overloaded(before)
             case Effect.UNCONNECTED:
-                pace, opened_for = politeness.unconnected(before)
+                pace, opened_for = (before, None) if known else politeness.unconnected(before)
                 close_for = max(close_for or 0.0, opened_for or 0.0)
         self._paces[host] = pace
         self.dead.add(host) if pace.dead else self.dead.discard(host)
         if close_for:
             self.close(host, now + close_for)
+            self._left_alone_until[host] = max(now + close_for, self._left_alone_until.get(host, 0.0))
         return bool(close_for) or replace(pace, answers=0) != replace(before, answers=0)
 
     def close(self, host: int, until: float) -> None:
@@ -128,7 +131,7 @@ class Board:
         """How many hosts with pages have a closed gate."""
         return sum(not self.is_open(host, now) for host in stocked)
 
-    def next_opening(self, stocked: Mapping[int, object] | Collection[int], now: float) -> float | None:
+    def next_opening(self, stocked: Collection[int], now: float) -> float | None:
         """When the next closed gate of a host with pages opens; ``None`` if none is closed."""
         times = (self.closed_until(host) for host in stocked)
         return min((time for time in times if time > now), default=None)

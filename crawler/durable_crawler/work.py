@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
@@ -191,7 +192,11 @@ class Work:
             robots_tags=fetched.robots_tags,
             product=self._product,
         )
-        parsed = await self._background.run(call) if len(fetched.body) > BIG_BODY_BYTES else call()
+        parsed = None
+        if len(fetched.body) > BIG_BODY_BYTES:
+            with suppress(OSError):  # no thread to be had: then it is parsed here
+                parsed = await self._background.run(call)
+        parsed = parsed or call()
         job.stages.append(Stage("parse", started, self._clock.wall_ns()))
         job.links = len(parsed.links)
         return parsed

@@ -54,6 +54,7 @@ class Workload:
 
     async def run(self) -> None:
         for start in range(3):  # each finds what the one before has left
+            opening._create_if_absent(self._path, self._now_ms)
             opened = opening.prepare(self._path, ADMISSION, self._now_ms)
             self.acknowledged.epochs.append((len(self._disk.events), opened.epoch))
             self._held = []

@@ -131,3 +131,23 @@ def test_a_host_that_was_given_up_is_probed_once_more_by_the_next_run() -> None:
     assert not own.pace(ONE).dead
     own.behaved(ONE, Effect.UNCONNECTED, clock.monotonic(), None)
     assert own.pace(ONE).dead
+
+
+def test_failures_in_parallel_are_one_however_many_there_are() -> None:
+    """A short outage under many connections at once must not look like hours of silence."""
+    clock = ManualClock()
+    now, own = clock.monotonic(), board(clock, per_host=64)
+    for _ in range(64):
+        own.behaved(ONE, Effect.UNCONNECTED, now, 0.5)
+    assert (own.pace(ONE).failures, own.pace(ONE).openings) == (1, 0)
+    for _ in range(64):
+        own.behaved(ONE, Effect.OVERLOADED, now + 1, 0.5)
+    assert own.pace(ONE).gap == FIRST_GAP
+
+
+def test_a_gap_hides_no_incident() -> None:
+    clock = ManualClock()
+    now, own = clock.monotonic(), board(clock, delay="10s")
+    own.took(ONE, now)
+    own.behaved(ONE, Effect.UNCONNECTED, now + 3, 0.5)
+    assert own.pace(ONE).failures == 1

@@ -61,7 +61,7 @@ def run(file: Path | None, db: Path, metrics: str | None, log_format: str, log_l
     """Crawl, and go on where an earlier run with the same --db ended.
 
     \b
-    Exit codes: 0 finished · 1 infrastructure failed · 2 invalid configuration
+    Exit codes: 0 finished · 1 infrastructure failed · 2 invalid configuration · 12 disk full
     14 frontier in use · 15 frontier unusable · 130/143 interrupted with work left
     """
     try:

@@ -1,4 +1,4 @@
-"""One flush: a set of operations as one transaction of a fixed number of statements (law L13).
+"""One flush: a set of operations as one transaction of a few statements over sets (law L13).
 
 Called by ``sqlite``'s flusher with everything that queued up while the previous flush ran. Finishes come before claims,
 so that links found a moment ago can be claimed in the same commit. Nothing is answered here; the flusher does that
@@ -219,11 +219,13 @@ async def _pace(run: Run, operations: Sequence[Operation], kept: Collection[int]
 
 
 async def _close_host(run: Run, op: CloseHost, terms: Terms) -> int:
-    pages = [page_id for (page_id,) in await run("close_host", {"host": op.host_id})]
-    for start in range(0, len(pages), ROWS_PER_STATEMENT):
-        part = as_json(pages[start : start + ROWS_PER_STATEMENT])
-        await run("record_closed", {"pages": part, "outcome": op.outcome, "error": op.error, "now": terms.now_ms})
-    return len(pages)
+    closed = 0
+    for statement in ("close_pending", "close_deferred"):
+        while rows := await run(statement, {"host": op.host_id, "limit": ROWS_PER_STATEMENT}):
+            part = as_json([page_id for (page_id,) in rows])
+            await run("record_closed", {"pages": part, "outcome": op.outcome, "error": op.error, "now": terms.now_ms})
+            closed += len(rows)
+    return closed
 
 
 async def _release(

@@ -39,8 +39,8 @@ CANONICALISATION = 1
 LONGEST_WAIT_MS = round(OPEN_MAX * 1000)
 """No circuit is open for longer; a Retry-After may be, where the spec allows it."""
 
-WAL_KEPT_BYTES = 64 * 1024 * 1024
-"""What a checkpoint leaves of the WAL's file; it is reused, and only a long reader makes it larger."""
+WAL_KEPT_BYTES = 4 * 1024 * 1024
+"""What is kept of the WAL's file when it begins anew. Less than makes a checkpoint due: its size says what is in it."""
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 _HEADER_BYTES = 100
@@ -127,9 +127,8 @@ def _locked(path: Path, name: str, flags: int) -> int:
 
 
 def prepare(path: Path, admission: Admission, now_ms: int) -> Opened:
-    """Make or check the file, begin a new epoch, take back what older ones leased, admit the spec."""
+    """Check the file, begin a new epoch, take back what older ones leased, admit the spec."""
     with _one_sentence(path):
-        _create_if_absent(path, now_ms)
         _refuse_newer(path, _version_in_header(path))
         connection = connect(path)
         try:

@@ -8,6 +8,7 @@ that is one transaction for dozens of pages, and without load nobody waits for a
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import os
 import sqlite3
@@ -37,8 +38,11 @@ from durable_crawler.frontier.model import (
 )
 from durable_crawler.frontier.opening import Admission
 from durable_crawler.frontier.statements import STATEMENTS
+from durable_crawler.logs import Limited
 from durable_crawler.outcomes import Outcome
 from durable_crawler.robots import KnownRobots
+
+_log = Limited(logging.getLogger(__name__), interval=60.0)
 
 DEADLINE_SECONDS = 2.0
 """For each statement, waiting for a lock included (law L13)."""
@@ -52,6 +56,7 @@ LEASE_MS = 120_000
 CHECKPOINT_SECONDS = 30.0
 CHECKPOINT_BYTES = 8 * 1024 * 1024
 CHECKPOINT_DEADLINE_SECONDS = 60.0
+WAL_WARNING_BYTES = 64 * 1024 * 1024
 """A checkpoint is due after this time or this much WAL. It may take long after a long reader; flushes wait for it, and
 that is back-pressure."""
 
@@ -85,6 +90,7 @@ class SqliteFrontier:
         self._clock = clock
         self._queue: deque[group.Operation] = deque()
         self._queued = asyncio.Event()
+        self._turn = asyncio.Lock()
         self._failure: FrontierError | None = None
         self._closing = False
         self._snapshot = Snapshot(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, None)
@@ -276,7 +282,7 @@ class SqliteFrontier:
         await self._checkpoint()
 
     async def _checkpoint(self) -> None:
-        """Move the WAL into the database from time to time; a reader in the way makes it wait, never grow silently."""
+        """Move the WAL into the database from time to time; what a reader still needs stays until the next time."""
         age = self._clock.monotonic() - self._checkpointed
         if age < 1.0:
             return
@@ -286,6 +292,8 @@ class SqliteFrontier:
             return
         if age >= CHECKPOINT_SECONDS or size >= CHECKPOINT_BYTES:
             await self._run("checkpoint", {}, CHECKPOINT_DEADLINE_SECONDS)
+            if size >= WAL_WARNING_BYTES:
+                _log.warning("wal", "%s-wal has %d MiB: some reader keeps it from shrinking", self._path, size >> 20)
             self._checkpointed = self._clock.monotonic()
 
     def _without_claims_on_a_full_volume(self, operations: Sequence[group.Operation]) -> Sequence[group.Operation]:
@@ -314,15 +322,16 @@ class SqliteFrontier:
     async def _run(
         self, name: str, parameters: Mapping[str, Any], deadline: float = DEADLINE_SECONDS
     ) -> Sequence[group.Row]:
-        query = asyncio.ensure_future(self._database.execute_fetchall(STATEMENTS[name], dict(parameters)))
         try:
-            for _ in range(DEADLINE_PARTS):
-                await asyncio.wait((query,), timeout=deadline / DEADLINE_PARTS)
-                if query.done():
-                    return [tuple(row) for row in query.result()]
-            # Cancelling the await alone would let the statement run on. What it did is unknown: the run ends.
-            query.cancel()
-            await self._database.interrupt()
+            async with self._turn:  # the deadline is the statement's own: one thread runs them one after the other
+                query = asyncio.ensure_future(self._database.execute_fetchall(STATEMENTS[name], dict(parameters)))
+                for _ in range(DEADLINE_PARTS):
+                    await asyncio.wait((query,), timeout=deadline / DEADLINE_PARTS)
+                    if query.done():
+                        return [tuple(row) for row in query.result()]
+                # Cancelling the await alone would let the statement run on. What it did is unknown: the run ends.
+                query.cancel()
+                await self._database.interrupt()
             raise FrontierBrokenError(f"{self._path}: the database did not answer within {deadline:g} s ({name})")
         except (sqlite3.Error, ValueError) as error:
             if isinstance(error, sqlite3.Error):

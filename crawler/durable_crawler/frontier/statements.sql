@@ -1,14 +1,12 @@
--- Every statement that the frontier runs, by name. Those of a flush work on sets (json_each), so that a flush is one
--- transaction of a fixed number of statements whatever its size, and the same shapes carry over to PostgreSQL.
+-- Every statement that the frontier runs, by name. Those of a flush work on sets (json_each), so that the number of
+-- statements does not grow with the number of pages (only with every 5,000 links, and with what is rare: a robots.txt, a
+-- dead host), and the same shapes carry over to PostgreSQL.
 
 -- name: begin
 BEGIN IMMEDIATE;
 
 -- name: commit
 COMMIT;
-
--- name: rollback
-ROLLBACK;
 
 -- name: epoch
 -- Read inside each flush: whoever finds another epoch than its own has been replaced.
@@ -133,10 +131,15 @@ UPDATE hosts SET closed_until_ms = max(closed_until_ms, gate.value ->> 1)
   FROM json_each(:gates) AS gate
  WHERE hosts.id = gate.value ->> 0;
 
--- name: close_host
--- All pages of a dead host at once; those in flight settle by themselves.
+-- name: close_pending
+-- Of the pages of a dead host, :limit at a time; those in flight settle by themselves.
+UPDATE pages SET state = 'done'
+ WHERE id IN (SELECT id FROM pages WHERE host_id = :host AND state = 'pending' LIMIT :limit)
+RETURNING id;
+
+-- name: close_deferred
 UPDATE pages SET state = 'done', due_ms = NULL
- WHERE host_id = :host AND state IN ('pending', 'deferred')
+ WHERE id IN (SELECT id FROM pages WHERE host_id = :host AND state = 'deferred' LIMIT :limit)
 RETURNING id;
 
 -- name: record_closed

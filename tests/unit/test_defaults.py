@@ -1,0 +1,63 @@
+"""Defaults of v1alpha1 never change: the API server has stored them in every CrawlJob, a Pod's hash leaves them out.
+
+A new field may be added here with its default; a line that is here stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from crawljob.spec import CrawlJobSpec
+
+DEFAULTS: dict[str, Any] = {
+    "scope.maxDepth": 16,
+    "scope.maxPages": 10000,
+    "scope.maxLinksPerPage": 5000,
+    "scope.follow": ["a", "area"],
+    "fetch.workers": 16,
+    "fetch.perHost": 2,
+    "fetch.retries": 3,
+    "fetch.connectTimeout": "3s",
+    "fetch.tlsTimeout": "5s",
+    "fetch.headerTimeout": "8s",
+    "fetch.totalTimeout": "15s",
+    "fetch.maxBodyBytes": 4194304,
+    "network.allowCIDRs": [],
+    "politeness.robots": "obey",
+    "politeness.delay": "0s",
+    "politeness.maxCrawlDelay": "60s",
+    "politeness.maxRetryAfter": "30s",
+    "listen.address": "127.0.0.1",
+    "listen.port": 9090,
+    "image": None,
+    "storage.size": "1Gi",
+    "storage.storageClassName": None,
+    "storage.accessModes": ["ReadWriteOncePod"],
+    "restartPolicy.backoffLimit": 6,
+    "restartPolicy.backoff.initialSeconds": 10,
+    "restartPolicy.backoff.maxSeconds": 300,
+    "restartPolicy.backoff.multiplier": 2,
+    "restartPolicy.resetAfterSeconds": 600,
+    "suspend": False,
+    "telemetry.endpoint": None,
+    "telemetry.protocol": "grpc",
+    "telemetry.tracesSampleRatio": 0.01,
+    "podTemplate.resources.requests": {},
+    "podTemplate.resources.limits": {},
+}
+
+
+def flat(values: dict[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        if isinstance(value, dict) and value:
+            yield from flat(value, f"{path}{key}.")
+        else:
+            yield f"{path}{key}", value
+
+
+def test_defaults_are_what_they_were() -> None:
+    spec = CrawlJobSpec(seeds=("https://a.example/",)).model_dump(mode="json", by_alias=True, exclude={"seeds"})
+    found = dict(flat(spec))
+    found.pop("fetch.userAgent")  # it carries the version, and is filled in by code
+    assert found == DEFAULTS
