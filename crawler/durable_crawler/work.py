@@ -191,6 +191,7 @@ class Work:
             limit,
             robots_tags=fetched.robots_tags,
             product=self._product,
+            follow=self._spec.scope.follow,
         )
         parsed = None
         if len(fetched.body) > BIG_BODY_BYTES:

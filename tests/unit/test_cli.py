@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from aiohttp import web
 from click.testing import CliRunner, Result
 from tests.support.crawler import crawl
 from tests.support.website import Website, page, redirect, tree
@@ -151,6 +152,27 @@ async def test_a_file_runs_the_same_crawl_and_flags_override_it(tmp_path: Path) 
         assert run.summary["progress"]["done"] == 5
         assert site.most_in_flight == 1
         assert (tmp_path / "frontier.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("follow", "found"), [(["a"], {"/", "/a"}), (["a", "frame", "iframe", "next"], {"/", "/a", "/f", "/i", "/n"})]
+)
+async def test_links_are_followed_from_what_the_spec_says(tmp_path: Path, follow: list[str], found: set[str]) -> None:
+    async def start(_: web.Request) -> web.Response:
+        head = "<link rel=next href=/n><frameset><frame src=/f></frameset>"
+        return web.Response(text=f"{head}", content_type="text/html")
+
+    async def framed(_: web.Request) -> web.Response:
+        body = "<link rel=next href=/n><iframe src=/i></iframe><a href=/a>a</a>"
+        return web.Response(text=body, content_type="text/html")
+
+    answers = {"/": framed, "/n": start, **{path: page() for path in ("/a", "/f", "/i")}}
+    async with Website(answers) as site:
+        file = tmp_path / "crawljob.yaml"
+        file.write_text(job({"seeds": [site.url], "scope": {"follow": follow}}))
+        code, run = await crawl("-f", file, cwd=tmp_path)
+        assert code == 0, run.errors
+        assert set(site.requests) == found
 
 
 async def test_the_page_limit_is_exact(tmp_path: Path) -> None:
