@@ -24,6 +24,8 @@ from durable_crawler.frontier import (
     Link,
     Result,
     SqliteFrontier,
+    opening,
+    sqlite,
 )
 from durable_crawler.frontier.opening import APPLICATION_ID, Admission
 from durable_crawler.frontier.reader import FrontierReader
@@ -264,3 +266,50 @@ async def test_a_frontier_without_its_tables_is_damaged(open_frontier: Open, pat
     with pytest.raises(FrontierUnusableError, match="damaged"):
         await open_frontier()
     path.write_bytes(whole)
+
+
+async def test_the_log_of_writes_stays_small_while_others_read(
+    open_frontier: Open, path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Our readers read in short transactions; after each, a checkpoint lets the WAL begin anew."""
+    monkeypatch.setattr(sqlite, "CHECKPOINT_BYTES", 256 * 1024)
+    monkeypatch.setattr(opening, "WAL_KEPT_BYTES", 128 * 1024)
+    frontier = await open_frontier(max_pages=10_000)
+    reader, largest = FrontierReader(path), 0
+    for number in range(120):
+        leases = await claim(frontier, 1)
+        more = [f"https://a.example/{number}/{n}" for n in range(100)]
+        await frontier.finish(leases[0], OK, links(frontier, *more))
+        assert reader.snapshot().done == number + 1
+        clock.advance(2)
+        largest = max(largest, path.with_name(f"{path.name}-wal").stat().st_size)
+    assert path.stat().st_size > 1024 * 1024, "much more was written than the WAL ever held"
+    assert largest < 1024 * 1024
+
+
+async def test_a_long_reader_loses_nothing_and_when_it_is_gone_the_log_shrinks(
+    open_frontier: Open, path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "CHECKPOINT_BYTES", 64 * 1024)
+    monkeypatch.setattr(opening, "WAL_KEPT_BYTES", 32 * 1024)
+    frontier = await open_frontier(max_pages=10_000)
+    wal = path.with_name(f"{path.name}-wal")
+    long = sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None)
+    long.execute("BEGIN")
+    (before,) = long.execute("SELECT count(*) FROM pages").fetchone()
+
+    async def write(rounds: range) -> None:
+        for number in rounds:
+            leases = await claim(frontier, 1)
+            more = [f"https://a.example/{number}/{n}" for n in range(100)]
+            await frontier.finish(leases[0], OK, links(frontier, *more))
+            clock.advance(2)
+
+    await write(range(40))
+    assert long.execute("SELECT count(*) FROM pages").fetchone() == (before,), "its snapshot is its own"
+    grown = wal.stat().st_size
+    long.execute("COMMIT")
+    long.close()
+    await write(range(40, 60))
+    assert frontier.snapshot.done == 60
+    assert wal.stat().st_size < grown / 2
