@@ -291,8 +291,8 @@ class SqliteFrontier:
         except FileNotFoundError:
             return
         if age >= CHECKPOINT_SECONDS or size >= CHECKPOINT_BYTES:
-            await self._run("checkpoint", {}, CHECKPOINT_DEADLINE_SECONDS)
-            if size >= WAL_WARNING_BYTES:
+            ((_, frames, moved),) = await self._run("checkpoint", {}, CHECKPOINT_DEADLINE_SECONDS)
+            if size >= WAL_WARNING_BYTES and moved < frames:
                 _log.warning("wal", "%s-wal has %d MiB: some reader keeps it from shrinking", self._path, size >> 20)
             self._checkpointed = self._clock.monotonic()
 
