@@ -29,7 +29,8 @@ def spec_hash(spec: CrawlJobSpec) -> str:
     """Hash of what shapes the Pod.
 
     Only values that differ from their default: a release that brings new fields restarts nothing that runs. A default
-    never changes within a version of the API (the API server has stored it in every CrawlJob). Suspending, restart rules and the volume do not shape the Pod.
+    never changes within a version of the API, which has stored it in every CrawlJob. Suspending, restart rules and the
+    volume do not shape the Pod.
     """
     given = _without_empty(spec.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude=_NOT_IN_THE_POD))
     return digest(json.dumps(given, sort_keys=True))[:16]
