@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from crawljob.spec import RestartPolicy
-from crawljob.status import ConditionType, CrawlJobStatus, Phase
+from crawljob.status import MESSAGE_MAX, Condition, ConditionType, CrawlJobStatus, Phase
 from crawljob_operator import times
 from crawljob_operator.conditions import Wanted, find, holds, merged
 from crawljob_operator.identity import spec_hash, trace_id
@@ -20,6 +20,9 @@ from crawljob_operator.podstate import explain
 
 SOON = timedelta(seconds=30)
 """When to look again at what no watch reports: Events about a volume, a foreign object in the way."""
+
+
+TOO_LATE = " (The spec was edited since; a finished crawl does not run again.)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +120,19 @@ def decide(job: Job, seen: Seen, now: datetime) -> Decision:
 
 def _finished_before(job: Job, pod: Pod | None) -> Decision:
     """A finished job stays as it is; a Pod that an injected sidecar keeps alive has no reason to live."""
-    conditions = tuple(c.model_copy(update={"observed_generation": job.generation}) for c in job.status.conditions)
+    ran = job.status.spec_hash
+    edited = job.spec is not None and ran not in ("", spec_hash(job.spec))
+    conditions = tuple(_of_finished(condition, job.generation, edited=edited) for condition in job.status.conditions)
     status = job.status.model_copy(update={"observed_generation": job.generation, "conditions": conditions})
     return Decision(status, _stopped(pod) if pod and not pod.at_rest else ())
+
+
+def _of_finished(condition: Condition, generation: int, *, edited: bool) -> Condition:
+    """The condition as it is; ``Ready`` says, where that is so, that an edit came too late."""
+    message = condition.message.removesuffix(TOO_LATE)
+    if edited and condition.type == "Ready":
+        message = message[: MESSAGE_MAX - len(TOO_LATE)] + TOO_LATE
+    return condition.model_copy(update={"observed_generation": generation, "message": message})
 
 
 def _finish(ledger: Ledger, pod: Pod | None) -> _Plan:

@@ -14,6 +14,7 @@ from crawljob.status import CrawlJobStatus
 from crawljob_operator import render
 from crawljob_operator.conditions import find
 from crawljob_operator.decide import (
+    TOO_LATE,
     CreateConfig,
     CreatePod,
     CreateVolume,
@@ -211,6 +212,22 @@ def test_what_is_finished_never_runs_again(code: int) -> None:
         assert decision.actions == ()
         assert decision.status.phase == owner.status.phase
         assert decision.status.observed_generation == 2
+
+
+def test_an_edit_that_came_too_late_is_told_once_and_taken_back() -> None:
+    owner = with_running(job())
+    owner = after(owner, decide(owner, around(owner, ended(owner, 0)), NOW))
+    said = ready_message(owner.status)
+    edited = job(owner.status, scope={"maxPages": 7})
+    told = decide(edited, Seen(), NOW).status
+    assert ready_message(told) == said + TOO_LATE
+    again = decide(replace(edited, status=told), Seen(), NOW).status
+    assert again == told, "nothing is written while nothing happens"
+    assert ready_message(decide(replace(owner, status=told), Seen(), NOW).status) == said
+
+
+def ready_message(status: CrawlJobStatus) -> str:
+    return next(condition.message for condition in status.conditions if condition.type == "Ready")
 
 
 def test_suspend_before_the_start_makes_nothing() -> None:
