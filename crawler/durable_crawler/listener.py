@@ -59,7 +59,7 @@ class Listener:
         try:
             await self._runner.setup()
             self._server = await asyncio.get_running_loop().create_server(self._connection, sock=sock)
-        except BaseException:
+        except BaseException:  # whatever it was, cancellation too: nothing is left open
             sock.close()
             await self._runner.cleanup()
             raise

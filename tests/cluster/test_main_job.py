@@ -32,6 +32,8 @@ SPEC: dict[str, Any] = {
     "telemetry": {"endpoint": collector.GRPC, "tracesSampleRatio": 0.01 if LARGE else 0.3},
 }
 KILLS = 3
+SAMPLES = sorted((Path(__file__).resolve().parents[2] / "manifests" / "samples").glob("*.yaml"))
+assert SAMPLES, "there are samples"
 
 pytestmark = pytest.mark.timeout(LIMIT_SECONDS + 300)
 
@@ -183,6 +185,13 @@ def test_uninstalling_leaves_the_definition_and_the_jobs(site: Site, namespace: 
         product.install()
     job.wait("Complete", LIMIT_SECONDS)
     assert job.status.get("restarts", 0) == 0, "an operator that comes back disturbs nothing"
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
+def test_every_sample_can_be_applied(namespace: str, sample: Path) -> None:
+    """By the API server's own judgement; nothing is kept, for the sites in the samples are not ours to crawl."""
+    answer = testbed.kubectl("apply", "--dry-run=server", "-f", str(sample), "-n", namespace)
+    assert "created (server dry run)" in answer
 
 
 @pytest.mark.parametrize(

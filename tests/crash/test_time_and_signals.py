@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 from tests.support.clock import ManualClock
 from tests.support.crawler import Run, crawl, crawling, driver, judge, rows
-from tests.support.website import Website, after, in_turn, page, tree
+from tests.support.website import ROBOTS, Website, after, in_turn, page, tree
 
 from durable_crawler.frontier import Deferral, SqliteFrontier
 from durable_crawler.frontier.model import HostState
@@ -168,6 +169,29 @@ async def test_sigterm_before_the_first_claim(tmp_path: Path) -> None:
         program = driver(at="after admission", send="SIGTERM")
         async with crawling(*arguments(site, db), cwd=tmp_path, program=program) as run:
             code = await run.end(limit=25)
+        assert code == 143, run.errors or run.raw
+        assert site.requests.total() == 0
+        nothing_is_held_or_charged(db)
+
+
+@pytest.mark.parametrize("status", [None, 503], ids=["while_it_is_fetched", "while_its_host_waits"])
+async def test_sigterm_in_the_wait_for_a_robots_txt(tmp_path: Path, status: int | None) -> None:
+    asked, released = asyncio.Event(), asyncio.Event()
+
+    async def robots_txt(_: web.Request) -> web.StreamResponse:
+        asked.set()
+        if status is None:
+            await released.wait()
+        return web.Response(status=status or 404)
+
+    async with Website({**tree(PAGES), ROBOTS: robots_txt}) as site:
+        db = tmp_path / "frontier.db"
+        async with crawling(*arguments(site, db), cwd=tmp_path) as run:
+            async with asyncio.timeout(30):
+                await asked.wait()
+            run.kill(signal.SIGTERM)
+            code = await run.end(limit=25)
+            released.set()
         assert code == 143, run.errors or run.raw
         assert site.requests.total() == 0
         nothing_is_held_or_charged(db)

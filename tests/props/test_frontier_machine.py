@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
+from abc import abstractmethod
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -212,8 +213,9 @@ class FrontierMachine(RuleBasedStateMachine):
         self.model: Model
         self.leases: list[Lease] = []
 
+    @abstractmethod
     def make(self) -> Maker:
-        raise NotImplementedError
+        """What opens the frontiers of this machine."""
 
     def teardown(self) -> None:
         try:

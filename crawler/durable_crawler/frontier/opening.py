@@ -111,7 +111,7 @@ def lock(path: Path, now_ms: int) -> tuple[Path, Lock]:
         with _one_sentence(path):
             _create_if_absent(path, now_ms)
             return path, Lock(by_name, _locked(path, str(path), os.O_RDONLY))
-    except BaseException:
+    except BaseException:  # whatever it was, cancellation too: the lock must not outlive the failure
         os.close(by_name)
         raise
 

@@ -119,7 +119,7 @@ class SqliteFrontier:
                 if isinstance(error, sqlite3.Error | OSError):
                     raise opening.explain(path, error) from error
                 raise
-        except BaseException:
+        except BaseException:  # whatever it was, cancellation too: the lock must not outlive the failure
             lock.release()
             raise
         frontier._flusher = asyncio.create_task(frontier._flush_forever(), name="frontier flusher")
