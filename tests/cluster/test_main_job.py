@@ -133,7 +133,9 @@ def test_a_crawl_that_is_killed_three_times_loses_nothing(
     reader = job.frontier()
     assert {path_of(site, url) for url in reader.finished_urls()} == reachable
     assert reader.broken_invariants() == [], "each page has one result, and the counters are exact"
-    assert len(site.requests()) <= len(reachable) + in_flight
+    asked = Counter(request.path for request in site.requests())
+    assert asked.pop("/robots.txt") == 1, "what robots.txt said is kept over every restart"
+    assert asked.total() <= len(reachable) + in_flight
 
     see_in_the_collector(job)
 
