@@ -12,7 +12,7 @@ from datetime import datetime
 from crawljob.status import ConditionType, CrawlJobStatus
 from crawljob_operator import times
 from crawljob_operator.actions import Action, DeleteConfig
-from crawljob_operator.conditions import Wanted, find, merged
+from crawljob_operator.conditions import Wanted, find, merged, word
 from crawljob_operator.identity import request_mark, trace_id
 from crawljob_operator.ledger import described, settle, with_progress
 from crawljob_operator.observed import Job, Note, Pod, Seen
@@ -50,6 +50,10 @@ POLICIES: tuple[Policy, ...] = (
     creation.create,
 )
 """Asked in this order; the first that has a plan decides. The last one always has."""
+
+
+_ON_ITS_WAY = frozenset({"Starting", "NotReady", "PodTerminating"})
+"""Reasons of a crawl that does not run, which need no Event: nothing is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,4 +158,13 @@ def _announced(view: View, plan: Plan) -> tuple[Announcement, ...]:
         before = find(view.job.status.conditions, kind)
         if before is None or before.status != "True" or before.reason != want.note.reason:
             said.append(Announcement(want.note, warning))
+    if (
+        plan.phase in ("Pending", "Restarting", "Running")
+        and "Restarting" not in plan.more
+        and plan.ready.status != "True"
+    ):
+        ready = find(view.job.status.conditions, "Ready")
+        reason = word(plan.ready.note.reason)
+        if reason not in _ON_ITS_WAY and (ready is None or ready.reason != reason):
+            said.append(Announcement(plan.ready.note, warning=True))
     return tuple(said)

@@ -433,6 +433,37 @@ def test_an_existing_claim_excludes_what_describes_a_new_one(other: dict[str, An
         manifest.parse({"seeds": ["https://a.example/"], "storage": {"existingClaim": "kept", **other}})
 
 
+# Events
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"unscheduled": Note("Unschedulable", "0/3 nodes are available")}, "Unschedulable"),
+        ({"waiting": Note("ImagePullBackOff", "Back-off")}, "ImagePullBackOff"),
+        ({"phase": "Unknown", "node": "n"}, "NodeLost"),
+        ({}, ""),
+    ],
+)
+def test_what_holds_a_crawl_up_is_an_event_once(fields: dict[str, Any], reason: str) -> None:
+    """When the reason is new, not each time that it is seen; a start that takes its time is none."""
+    owner = job()
+    waiting = pod(owner, **fields)
+    decision = decide(owner, around(owner, waiting), NOW)
+    assert [(said.note.reason, said.warning) for said in decision.announcements] == ([(reason, True)] if reason else [])
+    again = decide(after(owner, decision), around(owner, waiting), NOW + timedelta(seconds=60))
+    assert again.announcements == ()
+
+
+def test_a_refusal_is_an_event_once() -> None:
+    """The quota's own words."""
+    owner = job()
+    refusal = Refusal(Note("QuotaExceeded", "Pod: exceeded quota: pods=1"), NOW + timedelta(seconds=10))
+    decision = decide(owner, around(owner, refusal=refusal), NOW)
+    assert [said.note.reason for said in decision.announcements] == ["QuotaExceeded"]
+    assert decide(after(owner, decision), around(owner, refusal=refusal), NOW).announcements == ()
+
+
 # podTemplate
 
 
