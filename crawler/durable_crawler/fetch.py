@@ -21,6 +21,7 @@ from yarl import URL
 from crawljob import spec
 from crawljob.units import seconds
 from durable_crawler import redirects
+from durable_crawler.access import Access
 from durable_crawler.addresses import Network
 from durable_crawler.clock import Clock
 from durable_crawler.fetch_body import ACCEPT_ENCODING, Body
@@ -138,14 +139,23 @@ class _Attempt:
 class Fetcher:
     """Fetches pages over kept connections. Made and closed inside a running event loop.
 
-    ``allowed`` are ranges that may be connected to although they are not global unicast. ``tls`` replaces the default
-    context, which verifies certificates by the system's authorities.
+    ``allowed`` are ranges that may be connected to although they are not global unicast. ``access`` is what was read
+    from files. ``tls`` replaces its context, and without either certificates are verified by the system's authorities.
     """
 
     def __init__(
-        self, spec: spec.Fetch, clock: Clock, *, allowed: Sequence[Network] = (), tls: ssl.SSLContext | None = None
+        self,
+        spec: spec.Fetch,
+        clock: Clock,
+        *,
+        allowed: Sequence[Network] = (),
+        access: Access | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._clock = clock
+        access = access or Access()
+        tls = tls or access.tls
+        self._headers = access.headers
         self._total = seconds(spec.total_timeout)
         self._max_body_bytes = spec.max_body_bytes
         connector = Connector(
@@ -231,7 +241,9 @@ class Fetcher:
         """One request. Returns the end, or the URL to ask for instead. Raises ``Failure``."""
         try:
             response = await self._session.get(
-                _on_the_wire(attempt.current), allow_redirects=False, headers={"Accept": wanted.accept}
+                _on_the_wire(attempt.current),
+                allow_redirects=False,
+                headers={**self._headers.of(attempt.current), "Accept": wanted.accept},
             )
         except aiohttp.ClientError as error:
             raise Failure(Outcome.CONNECT_ERROR, str(error)) from None

@@ -17,6 +17,7 @@ from typing import Protocol
 from durable_crawler.clock import Clock
 from durable_crawler.outcomes import Fetched, Outcome
 from durable_crawler.robots import KnownRobots, Robots
+from durable_crawler.urls import origin
 
 CACHED_MS = 24 * 60 * 60 * 1000
 """How long an answer is used (section 2.4)."""
@@ -154,9 +155,3 @@ def _by_the_clock(known: KnownRobots, now_ms: int) -> KnownRobots:
     if known.expires_ms <= latest and known.answered_ms <= now_ms:
         return known
     return replace(known, expires_ms=min(known.expires_ms, latest), answered_ms=min(known.answered_ms, now_ms))
-
-
-def origin(url: str) -> str:
-    """Scheme, host and port of a canonical URL: a robots.txt holds for exactly these (section 2.3)."""
-    scheme, _, host, _ = url.split("/", 3)
-    return f"{scheme}//{host}"

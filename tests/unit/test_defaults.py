@@ -23,6 +23,8 @@ DEFAULTS: dict[str, Any] = {
     "fetch.headerTimeout": "8s",
     "fetch.totalTimeout": "15s",
     "fetch.maxBodyBytes": 4194304,
+    "fetch.headers": [],
+    "fetch.caBundle": None,
     "network.allowCIDRs": [],
     "politeness.robots": "obey",
     "politeness.delay": "0s",

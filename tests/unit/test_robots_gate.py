@@ -17,8 +17,8 @@ from durable_crawler.robots_gate import (
     RobotsGate,
     Unreachable,
     judge,
-    origin,
 )
+from durable_crawler.urls import origin
 
 HERE = "https://a.example"
 FILE = b"User-agent: *\nDisallow: /no\nCrawl-delay: 1.5\n"
