@@ -170,3 +170,58 @@ class CaBundle(Model):
         if (self.secret_key_ref is None) == (self.config_map_key_ref is None):
             raise ValueError(_ONE_SOURCE)
         return self
+
+
+_PROXY_MESSAGE = "must be an http URL such as http://proxy.example.org:3128, without credentials and path"
+_PROMISE_MESSAGE = (
+    "proxyFiltersAddresses must be true: behind a proxy nobody here sees which address a name leads to, so the proxy "
+    "itself must refuse private ones"
+)
+
+
+def _proxy_url(given: str) -> str:
+    try:
+        url = ada_url.URL(given)
+    except ValueError:
+        raise ValueError(_PROXY_MESSAGE) from None
+    if url.username or url.password:
+        raise ValueError("must not contain credentials")
+    if url.protocol != "http:" or not url.hostname or url.href != f"{url.origin}/":
+        raise ValueError(_PROXY_MESSAGE)
+    return given
+
+
+ProxyUrl = Annotated[
+    str,
+    Field(
+        min_length=8,
+        max_length=300,
+        json_schema_extra={
+            "pattern": r"^[Hh][Tt][Tt][Pp]://[^/?#@\\\s]+/?$",
+            **cel("isURL(self) && url(self).getHostname() != ''", _PROXY_MESSAGE),
+        },
+    ),
+    AfterValidator(_proxy_url),
+]
+
+
+class Proxy(Model):
+    """A proxy that all requests go through."""
+
+    model_config = ConfigDict(json_schema_extra=cel("self.proxyFiltersAddresses", _PROMISE_MESSAGE))
+
+    url: ProxyUrl = Field(
+        description="An http proxy, port 80 without another; https goes through it by CONNECT, verified end to end. "
+        "Its own address must be public or in network.allowCIDRs, like every other that is connected to."
+    )
+    proxy_filters_addresses: bool = Field(
+        False,
+        description="Your word that the proxy refuses private addresses. It resolves the names, so the crawler can "
+        "only judge addresses that stand in a URL; without this word there is no proxy.",
+    )
+
+    @model_validator(mode="after")
+    def _promised(self) -> Self:
+        if not self.proxy_filters_addresses:
+            raise ValueError(_PROMISE_MESSAGE)
+        return self

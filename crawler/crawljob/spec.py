@@ -15,7 +15,7 @@ import ada_url
 from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
 
 from crawljob import __version__
-from crawljob.access import CaBundle, Headers, authority
+from crawljob.access import CaBundle, Headers, Proxy, authority
 from crawljob.model import Model, cel
 from crawljob.units import DurationWithin, Quantity, ResourceQuantity, quantity, seconds
 
@@ -170,6 +170,9 @@ class Fetch(Model):
         None,
         description="PEM certificates of authorities that are trusted besides the system's; TLS is always verified. "
         "Outside a cluster it is the file that --ca-bundle names.",
+    )
+    proxy: Proxy | None = Field(
+        None, description="A proxy that all requests go through; the environment's proxies never are."
     )
 
 

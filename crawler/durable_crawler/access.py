@@ -7,14 +7,17 @@ Called by the command line, used by ``fetch``. The only module that sees the val
 from __future__ import annotations
 
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from pathlib import Path
 
 from crawljob.access import Header
 from crawljob.problems import InvalidInputError, Problem
 from crawljob.spec import Fetch
-from durable_crawler.urls import origin
+from durable_crawler.addresses import Network, refusal
+from durable_crawler.urls import authority, origin
 
 CA_MAX_BYTES = 1024 * 1024
 """Of a file of certificates: what a Secret or a ConfigMap can hold."""
@@ -43,9 +46,16 @@ class Access:
     """Trusts more than the system's authorities; ``None`` where those are enough."""
 
 
-def read(fetch: Fetch, *, secret_dir: Path | None = None, ca_bundle: Path | None = None) -> Access:
-    """Read what ``fetch`` names. Raises ``InvalidInputError`` with all problems; no message holds a value."""
+def read(
+    fetch: Fetch, *, allowed: Sequence[Network] = (), secret_dir: Path | None = None, ca_bundle: Path | None = None
+) -> Access:
+    """Read what ``fetch`` names. Raises ``InvalidInputError`` with all problems; no message holds a value.
+
+    A proxy at an address that may not be connected to is a problem, too, where the address is known by now.
+    """
     problems: list[Problem] = []
+    if fetch.proxy is not None and (reason := _refused(fetch.proxy.url, allowed)):
+        problems.append(Problem("spec.fetch.proxy.url", f"{reason}; network.allowCIDRs opens a range"))
     headers = _headers(fetch, secret_dir, problems)
     tls = _trusting(fetch, ca_bundle, problems)
     if problems:
@@ -67,6 +77,14 @@ def _headers(fetch: Fetch, folder: Path | None, problems: list[Problem]) -> Orig
         except ValueError as error:
             problems.append(Problem(f"spec.fetch.headers[{number}].valueFrom.secretKeyRef", str(error)))
     return OriginHeaders(found)
+
+
+def _refused(proxy: str, allowed: Sequence[Network]) -> str | None:
+    """Why an address in a proxy's URL may not be connected to; what a name leads to is judged when it is dialled."""
+    host = authority(f"{proxy}/")
+    with suppress(ValueError):
+        return refusal(ip_address(host[1 : host.index("]")] if host[0] == "[" else host.partition(":")[0]), allowed)
+    return None
 
 
 def _value(header: Header, folder: Path) -> str:

@@ -25,7 +25,9 @@ from durable_crawler.access import Access
 from durable_crawler.addresses import Network
 from durable_crawler.clock import Clock
 from durable_crawler.fetch_body import ACCEPT_ENCODING, Body
-from durable_crawler.fetch_connector import Connector, Failure, parser_reason, response_class
+from durable_crawler.fetch_connector import Connector, parser_reason, response_class
+from durable_crawler.fetch_failure import Failure
+from durable_crawler.fetch_proxy import refusal
 from durable_crawler.outcomes import Exchange, Fetched, Hop, Outcome
 from durable_crawler.parse import is_html
 from durable_crawler.redirects import one_line
@@ -156,6 +158,7 @@ class Fetcher:
         access = access or Access()
         tls = tls or access.tls
         self._headers = access.headers
+        self._proxy = None if spec.proxy is None else URL(spec.proxy.url)
         self._total = seconds(spec.total_timeout)
         self._max_body_bytes = spec.max_body_bytes
         connector = Connector(
@@ -177,6 +180,7 @@ class Fetcher:
             },
             timeout=aiohttp.ClientTimeout(total=None),  # the deadlines are ours
             auto_decompress=False,
+            proxy=self._proxy,
             trust_env=False,
             response_class=response_class(seconds(spec.header_timeout)),
             max_line_size=_MAX_STATUS_LINE,
@@ -259,6 +263,8 @@ class Fetcher:
                 return _End(Outcome.OK, body=await self._body(attempt, response, wanted))
             if status < 200:
                 return _End(Outcome.PROTOCOL_ERROR, f"status {status} was not asked for")
+            if status == 407 and self._proxy is not None:
+                raise refusal(self._proxy, status)  # a site has no proxy to ask credentials for
             attempt.retry_after = self._retry_after(headers.get("Retry-After"))
             await _drain(response)
             if status in redirects.STATUSES:

@@ -28,6 +28,11 @@ def headers(*given: dict[str, Any]) -> dict[str, Any]:
     return {"fetch": {"headers": list(given)}}
 
 
+def proxy(url: str = "http://proxy.example.com:3128", *, filters: bool = True) -> dict[str, Any]:
+    """A spec with a proxy."""
+    return {"fetch": {"proxy": {"url": url, "proxyFiltersAddresses": filters}}}
+
+
 BAD: list[tuple[str, dict[str, Any], str]] = [
     ("no seed", {"seeds": []}, "spec.seeds"),
     ("seed of another scheme", {"seeds": ["https://ok.example/", "ftp://files.example/"]}, "spec.seeds[1]"),
@@ -92,6 +97,19 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
         {"fetch": {"caBundle": {"secretKeyRef": REF, "configMapKeyRef": REF}}},
         "spec.fetch.caBundle",
     ),
+    *(
+        (f"proxy {url}", proxy(url), "spec.fetch.proxy.url")
+        for url in (
+            "https://proxy.example.com:3128",
+            "socks5://proxy.example.com:1080",
+            "http://me:secret@proxy.example.com",
+            "http://proxy.example.com/path",
+            "proxy.example.com:3128",
+            "http://",
+        )
+    ),
+    ("proxy without a word", {"fetch": {"proxy": {"url": "http://proxy.example.com"}}}, "spec.fetch.proxy"),
+    ("proxy that filters nothing", proxy(filters=False), "spec.fetch.proxy"),
     ("unknown field", {"worker": 3}, "spec.worker"),
     ("unknown nested field", {"fetch": {"wrokers": 3}}, "spec.fetch.wrokers"),
     ("privilege", {"podTemplate": {"serviceAccountName": "admin"}}, "spec.podTemplate.serviceAccountName"),
@@ -119,6 +137,7 @@ GOOD: list[tuple[str, dict[str, Any]]] = [
         "headers of an address",
         {"seeds": ["http://[2001:db8::1]:81/"], **headers(header(origin="http://[2001:db8::1]:81"))},
     ),
+    ("proxy", proxy("http://[2001:db8::1]:3128/")),
     ("certificates", {"fetch": {"caBundle": {"configMapKeyRef": REF}}}),
     ("resources", {"podTemplate": {"resources": {"requests": {"cpu": 1}, "limits": {"memory": "512Mi"}}}}),
 ]

@@ -53,9 +53,16 @@ class Proxy:
             writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
             await relay(reader, writer, self.to[target])
         else:
-            _, _, host, path = target.split("/", 3)
-            sent = head.replace(target.encode("latin-1"), f"/{path}".encode("latin-1"), 1)
-            await relay(reader, writer, self.to[host if ":" in host else f"{host}:80"], sent)
+            await self._forward(reader, writer, head)
+
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
+        """Requests for one host, and what comes back."""
+        host = head.split(b"/", 3)[2].decode()
+        async with _joined(writer, self.to[host if ":" in host else f"{host}:80"]) as (far_writer, _):
+            while True:
+                far_writer.write(head.replace(f"http://{host}".encode(), b"", 1))
+                head = await reader.readuntil(b"\r\n\r\n")
+                self.heads.append(head.decode("latin-1"))
 
 
 @asynccontextmanager
@@ -67,16 +74,27 @@ async def proxy(refusal: bytes = b"") -> AsyncIterator[Proxy]:
 
 async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int, first: bytes = b"") -> None:
     """Join a connection to a port of loopback, which gets ``first`` first, until either side ends."""
+    async with _joined(writer, port) as (far_writer, back):
+        far_writer.write(first)
+        there = asyncio.create_task(_pipe(reader, far_writer))
+        await asyncio.wait({there, back}, return_when=asyncio.FIRST_COMPLETED)
+        there.cancel()
+        await asyncio.gather(there, return_exceptions=True)
+
+
+@asynccontextmanager
+async def _joined(
+    writer: asyncio.StreamWriter, port: int
+) -> AsyncIterator[tuple[asyncio.StreamWriter, asyncio.Task[None]]]:
+    """A connection to a port of loopback, and the task that hands on what comes back from it."""
     far_reader, far_writer = await asyncio.open_connection("127.0.0.1", port)
-    far_writer.write(first)
-    ways = [asyncio.create_task(_pipe(reader, far_writer)), asyncio.create_task(_pipe(far_reader, writer))]
+    back = asyncio.create_task(_pipe(far_reader, writer))
     try:
-        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        yield far_writer, back
     finally:
-        for way in ways:
-            way.cancel()
-        await asyncio.gather(*ways, return_exceptions=True)
-        far_writer.close()
+        back.cancel()
+        await asyncio.gather(back, return_exceptions=True)
+        await _close(far_writer)
 
 
 async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -85,25 +103,29 @@ async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         await writer.drain()
 
 
+async def _close(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with suppress(ConnectionError):
+        await writer.wait_closed()
+
+
 @asynccontextmanager
 async def _listening(talk: Talk) -> AsyncIterator[int]:
-    tasks: set[asyncio.Task[None]] = set()
+    opened: dict[asyncio.StreamWriter, asyncio.Task[None] | None] = {}
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        tasks.add(task)
+        opened[writer] = asyncio.current_task()
         with suppress(asyncio.IncompleteReadError, ConnectionError):
             await talk(reader, writer)
-        writer.close()
-        tasks.discard(task)
+        await _close(writer)
+        del opened[writer]
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
         server.close()
-        left = list(tasks)
-        for task in left:
-            task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        tasks = [task for task in opened.values() if task is not None]
+        for writer in opened:
+            writer.transport.abort()
+        await asyncio.gather(*tasks)

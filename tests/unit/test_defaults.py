@@ -25,6 +25,7 @@ DEFAULTS: dict[str, Any] = {
     "fetch.maxBodyBytes": 4194304,
     "fetch.headers": [],
     "fetch.caBundle": None,
+    "fetch.proxy": None,
     "network.allowCIDRs": [],
     "politeness.robots": "obey",
     "politeness.delay": "0s",

@@ -89,7 +89,8 @@ def run(
     """
     try:
         job = _job(file, flags, metrics)
-        access = read(job.spec.fetch, secret_dir=secret_dir, ca_bundle=ca_bundle)
+        ranges = job.spec.network.ranges
+        access = read(job.spec.fetch, allowed=ranges, secret_dir=secret_dir, ca_bundle=ca_bundle)
     except InvalidInputError as error:
         refuse(error.problems)
         return
