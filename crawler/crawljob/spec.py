@@ -1,8 +1,9 @@
 """The CrawlJob's spec: every field once, with its bounds, its default and what it means.
 
 The CRD's schema, the reference table, the command line's flags and the file in the Pod are derived from these models
-(``crawljob.crd``, ``crawljob.manifest``). A field is here only when something obeys it. ``cel`` in a field's extra
-schema says to the API server what the validators say to everybody else; both are tested with the same rows.
+(``crawljob.crd``, ``crawljob.manifest``). What lets a crawl into private sites is in ``crawljob.access``. A field is
+here only when something obeys it. ``cel`` in a field's extra schema says to the API server what the validators say to
+everybody else; both are tested with the same rows.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import ada_url
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from crawljob import __version__
+from crawljob.access import CaBundle, Headers, Proxy, authority
 from crawljob.lifecycle import Backoff, PodFailurePolicy, RestartPolicy
 from crawljob.model import Model, cel
 from crawljob.pod_template import PodTemplate, Resources
@@ -163,6 +165,17 @@ class Fetch(Model):
         description="The User-Agent header. It begins with a product token (letters, _ and -), and should say "
         "where the owner of a site finds out more.",
     )
+    headers: Headers = Field(
+        (), description="Headers for single origins, with values from Secrets: how a crawl gets into a private site."
+    )
+    ca_bundle: CaBundle | None = Field(
+        None,
+        description="PEM certificates of authorities that are trusted besides the system's; TLS is always verified. "
+        "Outside a cluster it is the file that --ca-bundle names.",
+    )
+    proxy: Proxy | None = Field(
+        None, description="A proxy that all requests go through; the environment's proxies never are."
+    )
 
 
 class Network(Model):
@@ -311,6 +324,18 @@ class CrawlJobSpec(Model):
         size = sum(len(seed.encode()) for seed in self.seeds)
         if size > SEEDS_MAX_BYTES:
             raise ValueError(f"seeds have {size} bytes together; at most {SEEDS_MAX_BYTES} are allowed")
+        return self
+
+    @model_validator(mode="after")
+    def _headers_are_for_seeds(self) -> Self:
+        # Not in CEL: 1000 seeds against 32 headers are beyond its cost budget.
+        approved = {authority(seed) for seed in self.seeds} if self.fetch.headers else set()
+        for number, header in enumerate(self.fetch.headers):
+            if authority(header.origin) not in approved:
+                raise ValueError(
+                    f"fetch.headers[{number}].origin is {header.origin}, and no seed is on that host: "
+                    "the crawl would never go there"
+                )
         return self
 
 
