@@ -64,6 +64,8 @@ class Reconciler:
         self._now = clock or (lambda: datetime.now(UTC))
         self._refusals: dict[str, _Refusals] = {}
         self._resize_refusals: dict[str, _Refusals] = {}
+        self._tidied: dict[str, tuple[str, str]] = {}
+        """Pod and ConfigMap with which a CrawlJob was seen when the ConfigMaps that it no longer needs were removed."""
         self._uids: dict[Key, str] = {}
 
     async def reconcile(self, key: Key) -> float | None:
@@ -87,6 +89,8 @@ class Reconciler:
         if patch:
             await self._announce(job, decision, now)
         applied = await apply(self._kube, job, decision.actions, self._image)
+        if seen.pod is not None and seen.pod.owner_uid == job.uid and not seen.pod.ended:
+            self._tidied[job.uid] = (seen.pod.uid, seen.config_name)
         _remember(self._refusals, job, applied.refused, accepted=applied.changed, now=now)
         _remember(self._resize_refusals, job, applied.resize_refused, accepted=False, now=now)
         if applied.changed:
@@ -98,25 +102,33 @@ class Reconciler:
         kube, namespace = self._kube, job.namespace
         raw_pod = await kube.get(PODS, namespace, render.pod_name(job))
         raw_volume = await kube.get(VOLUMES, namespace, render.claim_name(job, job.spec))
-        labels = f"{names.LABEL_UID}={job.uid}"
-        configs = [Config.from_raw(item) async for item in kube.items(CONFIGS, namespace, labels=labels)]
-        wanted = render.config_name(job, job.spec) if job.spec else ""
-        if wanted and raw_pod is None and not any(config.name == wanted for config in configs):
-            foreign = await kube.get(CONFIGS, namespace, wanted)
-            configs += [Config.from_raw(foreign)] if foreign else []
         pod = Pod.from_raw(raw_pod) if raw_pod else None
+        wanted = render.config_name(job, job.spec) if job.spec else ""
         progress = None
         if pod is not None and pod.owner_uid == job.uid and job.spec is not None:
             progress = await self._progress.read(job.uid, pod, job.spec.listen.port)
         return Seen(
             pod=pod,
             volume=await self._volume(namespace, raw_volume) if raw_volume else None,
-            configs=tuple(configs),
+            configs=await self._configs(job, pod, wanted),
             config_name=wanted,
             progress=progress,
             refusal=_latest(self._refusals, job),
             resize_refusal=_latest(self._resize_refusals, job),
         )
+
+    async def _configs(self, job: Job, pod: Pod | None, wanted: str) -> tuple[Config, ...]:
+        """Without a Pod the one that it would use, whoever owns it; with a new Pod all of the job, to remove others.
+
+        A listing costs the API server as much as the namespace has ConfigMaps, so it is made once for each Pod.
+        """
+        if pod is None:
+            raw = await self._kube.get(CONFIGS, job.namespace, wanted) if wanted else None
+            return (Config.from_raw(raw),) if raw else ()
+        if pod.owner_uid != job.uid or pod.ended or self._tidied.get(job.uid) == (pod.uid, wanted):
+            return ()
+        labels = f"{names.LABEL_UID}={job.uid}"
+        return tuple([Config.from_raw(item) async for item in self._kube.items(CONFIGS, job.namespace, labels=labels)])
 
     async def _volume(self, namespace: str, raw: dict[str, Any]) -> Volume:
         volume = Volume.from_raw(raw)
@@ -158,6 +170,7 @@ class Reconciler:
     def _forget(self, uid: str) -> None:
         self._refusals.pop(uid, None)
         self._resize_refusals.pop(uid, None)
+        self._tidied.pop(uid, None)
         self._progress.forget(uid)
 
 
