@@ -6,11 +6,35 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from benchmarks.operator import Figures
 from tests.support.apiserver import die_with_parent
 
 ROOT = Path(__file__).parents[2]
+
+
+GOOD: dict[str, Any] = {"phases": {"Complete": 9}, "beside_phases": {"Complete": 3}}
+
+
+@pytest.mark.parametrize(
+    ("measured", "named"),
+    [
+        ({}, ""),
+        ({"phases": {"Complete": 8, "Running": 1}}, "burst"),
+        ({"beside_phases": {"Pending": 3}}, "beside"),
+        ({"peak_mb": 201.0}, "memory: 201 MiB"),
+        ({"idle_peak_mb": 230.0}, "memory: 230 MiB"),
+        ({"refused_per_minute": 61}, "61 calls"),
+        ({"idle_writes": {"patch crawljobs/status": 1}}, "patch crawljobs/status"),
+    ],
+)
+def test_a_missed_target_is_named(measured: dict[str, Any], named: str) -> None:
+    """Which makes the command fail."""
+    missed = Figures(9, 3, **{**GOOD, **measured}).missed()
+    assert len(missed) == bool(named)
+    assert named in "".join(missed)
 
 
 @pytest.mark.usefixtures("server")  # skips where the programs cannot be had
