@@ -7,14 +7,25 @@ schema says to the API server what the validators say to everybody else; both ar
 
 from __future__ import annotations
 
+import re
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated, Any, Literal, Self
 
 import ada_url
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from crawljob import __version__
+from crawljob.patterns import PATTERN_SYNTAX, UrlPatterns
 from crawljob.units import DurationWithin, Quantity, ResourceQuantity, quantity, seconds
 
 SEEDS_MAX_BYTES = 200 * 1024  # a client-side `kubectl apply` keeps the object in an annotation of at most 256 KiB
@@ -62,6 +73,23 @@ Seed = Annotated[
         json_schema_extra={"pattern": _SEED_PATTERN, **cel(_SEED_RULE, _SEED_MESSAGE)},
     ),
     AfterValidator(_web_address),
+]
+
+
+def _url_pattern(pattern: str) -> str:
+    if not re.fullmatch(PATTERN_SYNTAX, pattern):
+        raise ValueError(
+            "must begin with / (path and query), * or an http or https URL's lower-case host, "
+            "and be escaped as a URL is (no spaces, no #, %C3%A9 for é)"
+        )
+    return pattern
+
+
+# In whole canonical URLs: one that cannot match any is a mistake that nobody would notice.
+Pattern = Annotated[
+    str,
+    Field(min_length=1, max_length=256, json_schema_extra={"pattern": PATTERN_SYNTAX}),
+    AfterValidator(_url_pattern),
 ]
 
 
@@ -117,6 +145,19 @@ class Model(BaseModel):
 class Scope(Model):
     """Which pages belong to the crawl, besides the seeds' authorities."""
 
+    include: tuple[Pattern, ...] = Field(
+        (),
+        max_length=100,
+        description="If there are any, only URLs that one of these patterns matches, and the seeds. A pattern is "
+        "compared with the whole URL or, beginning with /, with its path and query; * is any characters, everything "
+        "else is itself: /docs/*, *.html, https://docs.example.org/*?lang=en.",
+    )
+    exclude: tuple[Pattern, ...] = Field(
+        (),
+        max_length=100,
+        description="No URL that one of these patterns matches, whatever include says; a redirect to one is not "
+        "followed. No seed may be excluded.",
+    )
     max_depth: int = Field(16, ge=0, le=1000, description="Links followed from a seed; a seed has depth 0.")
     max_pages: int = Field(
         10_000,
@@ -370,6 +411,26 @@ class CrawlJobSpec(Model):
         size = sum(len(seed.encode()) for seed in self.seeds)
         if size > SEEDS_MAX_BYTES:
             raise ValueError(f"seeds have {size} bytes together; at most {SEEDS_MAX_BYTES} are allowed")
+        return self
+
+    @model_validator(mode="after")
+    def _no_seed_is_excluded(self) -> Self:
+        """A seed asks for what ``exclude`` forbids: one of them is a mistake, and nobody but the author knows which."""
+        exclude = UrlPatterns(exclude=self.scope.exclude)
+        rulings = [exclude.ruling(ada_url.URL(seed).href.partition("#")[0]) for seed in self.seeds if exclude]
+        errors = [
+            InitErrorDetails(
+                type=PydanticCustomError(
+                    "excluded_seed", "is excluded by {pattern} of scope.exclude", {"pattern": ruling.pattern}
+                ),
+                loc=("seeds", number),
+                input=seed,
+            )
+            for number, (seed, ruling) in enumerate(zip(self.seeds, rulings, strict=False))
+            if not ruling.admitted
+        ]
+        if errors:
+            raise ValidationError.from_exception_data(type(self).__name__, errors)
         return self
 
 

@@ -178,7 +178,9 @@ def _admission(spec: CrawlJobSpec) -> Admission:
     seeds = [(url, authority(url)) for url in urls if not isinstance(url, Refusal)]
     assert len(seeds) == len(urls), "the contract admits no seed that has no canonical form"
     longest_wait_ms = max(LONGEST_WAIT_MS, round(seconds(spec.politeness.max_retry_after) * 1000))
-    return Admission(tuple(seeds), spec.scope.max_depth, longest_wait_ms)
+    return Admission(
+        tuple(seeds), spec.scope.max_depth, longest_wait_ms, include=spec.scope.include, exclude=spec.scope.exclude
+    )
 
 
 _REASONS = {

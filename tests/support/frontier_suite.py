@@ -74,10 +74,13 @@ class Maker(ABC):
         max_pages: int = 100,
         max_depth: int = 16,
         longest_wait_ms: int = LONGEST_WAIT_MS,
+        include: tuple[str, ...] = (),
+        exclude: tuple[str, ...] = (),
         clock: Clock,
     ) -> OpenFrontier:
         """Open what the storage holds under this spec; the frontier of before must have been closed."""
-        frontier = await self._open(Admission(seeds, max_depth, longest_wait_ms), max_pages, clock)
+        admission = Admission(seeds, max_depth, longest_wait_ms, include, exclude)
+        frontier = await self._open(admission, max_pages, clock)
         self._opened.append(frontier)
         return frontier
 
@@ -798,6 +801,53 @@ class FrontierSuite:
         frontier = await maker.open((A, B), max_pages=2, clock=clock)
         clock.advance(1)
         assert sorted(lease.retries for lease in await claim(frontier)) == [1, 1]
+
+    async def test_narrower_patterns_leave_out_and_wider_ones_take_back_in(
+        self, maker: Maker, clock: ManualClock
+    ) -> None:
+        frontier = await maker.open(clock=clock)
+        (lease,) = await claim(frontier)
+        await frontier.finish(lease, OK, links(frontier, "docs/1", "docs/2", "blog/1", "blog/2", "done"))
+        leases = {lease.url.removeprefix(A[0]): lease for lease in await claim(frontier)}
+        await frontier.defer(leases["docs/1"], Deferral(clock.wall_ms() + 1000))
+        await frontier.defer(leases["blog/1"], Deferral(clock.wall_ms() + 1000))
+        await frontier.finish(leases["done"], OK, [])
+        await frontier.close()
+        frontier = await maker.open(exclude=("/blog/*", "/done"), clock=clock)
+        counts = frontier.snapshot
+        assert (counts.pending, counts.deferred, counts.excluded, counts.done) == (1, 1, 2, 2), (
+            "what is done stays done"
+        )
+        await frontier.close()
+        frontier = await maker.open(include=("/blog/*",), exclude=("/*/2",), clock=clock)
+        (lease,) = await claim(frontier)
+        assert (lease.url, lease.retries) == (A[0] + "blog/1", 1)
+        await frontier.release([lease])
+        await frontier.close()
+        frontier = await maker.open(clock=clock)
+        clock.advance(1)
+        retries = {lease.url.removeprefix(A[0]): lease.retries for lease in await claim(frontier)}
+        assert retries == {"docs/1": 1, "docs/2": 0, "blog/1": 1, "blog/2": 0}
+
+    async def test_links_that_a_pattern_left_out_are_admitted_by_a_wider_one(
+        self, maker: Maker, clock: ManualClock
+    ) -> None:
+        frontier = await maker.open(exclude=("/private/*",), clock=clock)
+        (lease,) = await claim(frontier)
+        await frontier.finish(lease, OK, left_out("private/1", "private/2"))
+        assert frontier.snapshot.finished(100)
+        await frontier.close()
+        frontier = await maker.open(exclude=("/private/2",), clock=clock)
+        assert urls(await claim(frontier)) == [A[0] + "private/1"]
+
+    async def test_a_seed_needs_no_pattern_as_long_as_it_is_one(self, maker: Maker, clock: ManualClock) -> None:
+        other = (A[0] + "start", A[1])
+        frontier = await maker.open((A, other), include=("/docs/*",), clock=clock)
+        assert frontier.snapshot.pending == 2
+        await frontier.close()
+        frontier = await maker.open((other,), include=("/docs/*",), clock=clock)
+        assert urls(await claim(frontier)) == [other[0]]
+        assert frontier.snapshot.excluded == 1
 
     async def test_links_that_the_spec_does_not_cover_are_kept_for_when_it_does(
         self, maker: Maker, clock: ManualClock

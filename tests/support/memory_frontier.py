@@ -238,9 +238,9 @@ class MemoryFrontier:
         approved = {memory.host(authority): authority for authority in admission.authorities}
         for url, authority in admission.seeds:
             self._add(Link(url, authority, memory.host(authority), 0))
+        scope = admission.scope
         for page in memory.in_state("pending", "deferred", "excluded"):
-            covered = page.host_id in approved and page.depth <= admission.max_depth
-            if not covered:
+            if scope.objection(page.url, page.depth) is not None:
                 page.state = "excluded"
             elif page.state == "excluded":
                 page.state = "pending"

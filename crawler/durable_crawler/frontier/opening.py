@@ -29,6 +29,7 @@ from durable_crawler.frontier.model import (
 )
 from durable_crawler.frontier.statements import MIGRATIONS, SCHEMA_VERSION, STATEMENTS
 from durable_crawler.politeness import OPEN_MAX, Pace
+from durable_crawler.scope import Scope
 from durable_crawler.urls import url_hash
 
 APPLICATION_ID = 0x44435246  # "DCRF", in the header of the file (SQLite file format, offset 68)
@@ -60,12 +61,14 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """What the spec admits: seeds with their authorities, and the depth up to which pages belong to the crawl."""
+    """What the spec admits: seeds with their authorities, the depth up to which pages belong to the crawl, patterns."""
 
     seeds: tuple[tuple[str, str], ...]
     max_depth: int
     longest_wait_ms: int = LONGEST_WAIT_MS
     """Times that are further ahead were stored under a clock that was ahead."""
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
 
     @property
     def authorities(self) -> list[str]:
@@ -74,8 +77,15 @@ class Admission:
 
     @property
     def digest(self) -> str:
-        """Changes exactly when other pages may belong to the crawl."""
-        return hashlib.sha256(as_json([sorted(self.authorities), self.max_depth]).encode()).hexdigest()
+        """Changes exactly when other pages may belong to the crawl; its form, with the version that stores reasons."""
+        seeds = sorted(url for url, _ in self.seeds) if self.include else ()
+        what = [sorted(self.authorities), self.max_depth, sorted(self.include), sorted(self.exclude), seeds]
+        return hashlib.sha256(as_json(what).encode()).hexdigest()
+
+    @property
+    def scope(self) -> Scope:
+        """What is asked page by page."""
+        return Scope((url for url, _ in self.seeds), self.max_depth, self.include, self.exclude)
 
 
 class Lock:
@@ -259,14 +269,16 @@ def _admit(connection: sqlite3.Connection, path: Path, admission: Admission, now
     latest = {"latest": now_ms + admission.longest_wait_ms}
     run(STATEMENTS["clamp_due"], latest)
     run(STATEMENTS["clamp_closed"], latest)
-    covered = {"authorities": as_json(admission.authorities), "max_depth": admission.max_depth}
+    covered = {"authorities": as_json(admission.authorities)}
     run(STATEMENTS["add_hosts"], covered)
     hosts = {host.authority: host for host, _ in _hosts(connection, covered)}
     seeds = [[*url_hash(url), url, hosts[authority].id, 0, None] for url, authority in admission.seeds]
     run(STATEMENTS["add_pages"], {"pages": as_json(seeds)})
     if spec != admission.digest:
-        run(STATEMENTS["exclude"], covered)
-        run(STATEMENTS["readmit"], covered)
+        # Asks of every page that is not done, some microseconds each; only after an edit, and only this once.
+        connection.create_function("objection", 2, admission.scope.objection, deterministic=True)
+        run(STATEMENTS["readmit"])
+        run(STATEMENTS["exclude"])
     stocked = frozenset(host.id for host, stocked in _hosts(connection, covered) if stocked)
     run(STATEMENTS["commit"])
     status = path.stat()

@@ -51,19 +51,15 @@ SELECT id, authority, closed_until_ms, gap_ms, failures, openings,
   FROM hosts
  WHERE authority IN (SELECT value FROM json_each(:authorities));
 
--- name: exclude
--- What an edited spec no longer covers: a host that no seed approves, a depth that is not allowed any more. It is kept,
--- and the next edit may take it back in.
-UPDATE pages SET state = 'excluded', due_ms = NULL
- WHERE state IN ('pending', 'deferred')
-   AND (depth > :max_depth OR host_id NOT IN (SELECT id FROM hosts
-                                               WHERE authority IN (SELECT value FROM json_each(:authorities))));
-
 -- name: readmit
--- What an edited spec covers again, or for the first time.
-UPDATE pages SET state = 'pending'
- WHERE state = 'excluded' AND depth <= :max_depth
-   AND host_id IN (SELECT id FROM hosts WHERE authority IN (SELECT value FROM json_each(:authorities)));
+-- What an edited spec covers again, or for the first time. objection() is scope.Scope's: why it does not cover a page.
+UPDATE pages SET state = 'pending', left_out = NULL WHERE state = 'excluded' AND objection(url, depth) IS NULL;
+
+-- name: exclude
+-- What an edited spec no longer covers, or not for the same reason. It is kept, and the next edit may take it back in.
+-- To be run after readmit, which leaves no excluded page without an objection.
+UPDATE pages SET state = 'excluded', due_ms = NULL, left_out = objection(url, depth)
+ WHERE state IN ('pending', 'deferred', 'excluded') AND objection(url, depth) IS NOT left_out;
 
 -- name: add_pages
 -- [hash_high, hash_low, url, host_id, depth, found_on], all of them covered by the spec. What is known is left as it is,
@@ -74,19 +70,20 @@ SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->
 ON CONFLICT (hash_high, hash_low) DO UPDATE
    SET url = excluded.url,
        depth = min(pages.depth, excluded.depth),
-       state = CASE pages.state WHEN 'excluded' THEN 'pending' ELSE pages.state END
+       state = CASE pages.state WHEN 'excluded' THEN 'pending' ELSE pages.state END,
+       left_out = NULL
  WHERE pages.url <> excluded.url
     OR pages.state = 'excluded'
     OR (pages.state <> 'done' AND excluded.depth < pages.depth)
 RETURNING host_id;
 
 -- name: leave_out
--- [hash_high, hash_low, url, authority, depth, found_on]: links that the spec does not cover, kept for when it does.
-INSERT INTO pages (hash_high, hash_low, url, host_id, depth, found_on, state)
-SELECT value ->> 0, value ->> 1, value ->> 2, hosts.id, value ->> 4, value ->> 5, 'excluded'
+-- [hash_high, hash_low, url, authority, depth, found_on, why]: links that the spec does not cover, kept for when it does.
+INSERT INTO pages (hash_high, hash_low, url, host_id, depth, found_on, state, left_out)
+SELECT value ->> 0, value ->> 1, value ->> 2, hosts.id, value ->> 4, value ->> 5, 'excluded', value ->> 6
   FROM json_each(:pages) JOIN hosts ON hosts.authority = value ->> 3 WHERE true
 ON CONFLICT (hash_high, hash_low) DO UPDATE
-   SET url = excluded.url, depth = min(pages.depth, excluded.depth)
+   SET url = excluded.url, depth = min(pages.depth, excluded.depth), left_out = excluded.left_out
  WHERE pages.url <> excluded.url
     OR (pages.state = 'excluded' AND excluded.depth < pages.depth);
 
@@ -257,7 +254,7 @@ PRAGMA wal_checkpoint(PASSIVE);
 PRAGMA wal_checkpoint(TRUNCATE);
 
 -- name: outcomes
-SELECT outcome, count(*) FROM results GROUP BY outcome ORDER BY count(*) DESC, outcome;
+SELECT name, total FROM tallies WHERE kind = 'outcome' ORDER BY total DESC, name;
 
 -- name: finished_urls
 SELECT url FROM pages WHERE state = 'done';
@@ -279,10 +276,23 @@ UNION SELECT 'counters differ from the rows'
           OR reclaimable <> (SELECT count(*) FROM pages WHERE counted AND state = 'pending')
           OR failed      <> (SELECT count(*) FROM results WHERE failed)
           OR bytes       <> (SELECT coalesce(sum(bytes), 0) FROM results)
+UNION SELECT 'tallies differ from the rows' FROM (
+        SELECT kind, name, total FROM tallies WHERE total > 0
+        EXCEPT SELECT * FROM (
+          SELECT 'outcome', outcome, count(*) FROM results GROUP BY outcome
+          UNION ALL SELECT 'left_out', left_out, count(*) FROM pages WHERE left_out IS NOT NULL GROUP BY left_out
+          UNION ALL SELECT 'refused', key, sum(value) FROM results, json_each(refused) GROUP BY key
+          UNION ALL SELECT 'refused', 'nofollow', sum(nofollow) FROM results
+          UNION ALL SELECT 'refused', 'above_max_links', sum(dropped_links) FROM results
+          UNION ALL SELECT 'asks', 'noindex', sum(noindex) FROM results))
+UNION SELECT 'tallies do not add up' FROM counters
+       WHERE done <> (SELECT coalesce(sum(total), 0) FROM tallies WHERE kind = 'outcome')
+          OR excluded <> (SELECT coalesce(sum(total), 0) FROM tallies WHERE kind = 'left_out')
+                         + (SELECT count(*) FROM pages WHERE state = 'excluded' AND left_out IS NULL)
 UNION SELECT 'lease of an epoch that has not begun' FROM pages, meta WHERE pages.epoch > meta.epoch
 UNION SELECT 'page found on a page that is not done'
         FROM pages JOIN pages AS parent ON parent.id = pages.found_on WHERE parent.state <> 'done';
 
 -- name: refused
 -- Links that were not followed, by reason.
-SELECT key, sum(value) FROM results, json_each(refused) WHERE refused IS NOT NULL GROUP BY key ORDER BY key;
+SELECT name, total FROM tallies WHERE kind = 'refused' ORDER BY name;
