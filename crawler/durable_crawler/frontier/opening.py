@@ -139,7 +139,7 @@ def _locked(path: Path, name: str, flags: int) -> int:
 def prepare(path: Path, admission: Admission, now_ms: int) -> Opened:
     """Check the file, begin a new epoch, take back what older ones leased, admit the spec."""
     with _one_sentence(path):
-        _refuse_newer(path, _version_in_header(path))
+        refuse_newer(path, _version_in_header(path))
         connection = connect(path)
         try:
             _migrate(connection, path)
@@ -202,7 +202,8 @@ def _version_in_header(path: Path) -> int:
         return int.from_bytes(file.read(_HEADER_BYTES)[60:64])
 
 
-def _refuse_newer(path: Path, version: int) -> None:
+def refuse_newer(path: Path, version: int) -> None:
+    """Raise ``FrontierUnusableError`` for a schema that a later program made."""
     if version > SCHEMA_VERSION:
         raise FrontierUnusableError(
             f"{path}: has schema version {version}, this program reads up to {SCHEMA_VERSION}; use a newer program"
@@ -240,7 +241,7 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
     """Bring the schema up to date, each version in one transaction; killed in between, it goes on where it was."""
     # The header may lag behind the WAL, hence asked again.
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    _refuse_newer(path, version)
+    refuse_newer(path, version)
     for number, script in enumerate(MIGRATIONS[version:], start=version + 1):
         connection.executescript(f"BEGIN IMMEDIATE; {script} PRAGMA user_version = {number}; COMMIT;")
 

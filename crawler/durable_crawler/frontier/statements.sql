@@ -253,9 +253,6 @@ PRAGMA wal_checkpoint(PASSIVE);
 -- name: last_checkpoint
 PRAGMA wal_checkpoint(TRUNCATE);
 
--- name: outcomes
-SELECT name, total FROM tallies WHERE kind = 'outcome' ORDER BY total DESC, name;
-
 -- name: finished_urls
 SELECT url FROM pages WHERE state = 'done';
 
@@ -293,6 +290,40 @@ UNION SELECT 'lease of an epoch that has not begun' FROM pages, meta WHERE pages
 UNION SELECT 'page found on a page that is not done'
         FROM pages JOIN pages AS parent ON parent.id = pages.found_on WHERE parent.state <> 'done';
 
--- name: refused
--- Links that were not followed, by reason.
-SELECT name, total FROM tallies WHERE kind = 'refused' ORDER BY name;
+-- name: tallies
+SELECT name, total FROM tallies WHERE kind = :kind AND total > 0 ORDER BY total DESC, name;
+
+-- name: liveness
+-- Whether the last owner closed the frontier, and until when it holds its leases, if any.
+SELECT clean, (SELECT max(lease_until_ms) FROM pages WHERE state = 'leased') FROM meta;
+
+-- name: waiting_hosts
+-- The :limit hosts with the most pending pages, and how many wait in all. Walks the three partial indexes: its time grows
+-- with what is pending and deferred, not with what is done.
+WITH waiting (host_id, pending, deferred, leased, due_ms) AS (
+  SELECT host_id, count(*), 0, 0, NULL FROM pages WHERE state = 'pending' GROUP BY host_id
+  UNION ALL
+  SELECT host_id, 0, count(*), 0, min(due_ms) FROM pages WHERE state = 'deferred' GROUP BY host_id
+  UNION ALL
+  SELECT host_id, 0, 0, count(*), NULL FROM pages WHERE state = 'leased' GROUP BY host_id
+),
+ranked AS (
+  SELECT host_id, sum(pending) AS pending, sum(deferred) AS deferred, sum(leased) AS leased, min(due_ms) AS due_ms,
+         count(*) OVER () AS hosts
+    FROM waiting
+   GROUP BY host_id
+   ORDER BY sum(pending) DESC, sum(deferred) DESC, host_id
+   LIMIT :limit
+)
+SELECT authority, pending, deferred, leased, due_ms, closed_until_ms, gap_ms, failures, openings, hosts
+  FROM ranked JOIN hosts ON hosts.id = host_id
+ ORDER BY pending DESC, deferred DESC, host_id;
+
+-- name: robots_states
+-- Without the bodies, of which only the length matters here.
+SELECT origin, length(body), failures, expires_ms, answered_ms FROM robots
+ WHERE origin IN (SELECT value FROM json_each(:origins))
+ ORDER BY origin;
+
+-- name: quarantined
+SELECT url, attempts FROM pages WHERE state = 'quarantined' ORDER BY id LIMIT :limit;
