@@ -56,6 +56,8 @@ class Opened:
     hosts: tuple[Host, ...]
     stocked: frozenset[int]
     recovered: int
+    again: int
+    """Pages that failed or were quarantined and are tried again, because a restart was requested."""
     inode: tuple[int, int]
 
 
@@ -69,6 +71,8 @@ class Admission:
     """Times that are further ahead were stored under a clock that was ahead."""
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
+    restart_request: str | None = None
+    """Another one than the last makes failed and quarantined pages pending again."""
 
     @property
     def authorities(self) -> list[str]:
@@ -267,6 +271,7 @@ def _admit(connection: sqlite3.Connection, path: Path, admission: Admission, now
         )
     (epoch,) = run(STATEMENTS["new_epoch"], {"spec": admission.digest}).fetchone()
     recovered = len(run(STATEMENTS["recover"], {"limit": QUARANTINE_AFTER}).fetchall())
+    again = _try_again(connection, admission.restart_request)
     latest = {"latest": now_ms + admission.longest_wait_ms}
     run(STATEMENTS["clamp_due"], latest)
     run(STATEMENTS["clamp_closed"], latest)
@@ -275,8 +280,8 @@ def _admit(connection: sqlite3.Connection, path: Path, admission: Admission, now
     hosts = {host.authority: host for host, _ in _hosts(connection, covered)}
     seeds = [[*url_hash(url), url, hosts[authority].id, 0, None] for url, authority in admission.seeds]
     run(STATEMENTS["add_pages"], {"pages": as_json(seeds)})
-    if spec != admission.digest:
-        # Asks of every page that is not done, some microseconds each; only after an edit, and only this once.
+    if spec != admission.digest or again:
+        # Asks of every page that is not done, some microseconds each; only after an edit or a request.
         connection.create_function("objection", 2, admission.scope.objection, deterministic=True)
         run(STATEMENTS["readmit"])
         run(STATEMENTS["exclude"])
@@ -284,7 +289,20 @@ def _admit(connection: sqlite3.Connection, path: Path, admission: Admission, now
     run(STATEMENTS["commit"])
     status = path.stat()
     inode = (status.st_dev, status.st_ino)
-    return Opened(epoch=epoch, hosts=tuple(hosts.values()), stocked=stocked, recovered=recovered, inode=inode)
+    return Opened(epoch, tuple(hosts.values()), stocked, recovered, again, inode)
+
+
+def _try_again(connection: sqlite3.Connection, request: str | None) -> int:
+    """Follow a restart request that is not the last one; how many pages it makes pending."""
+    run = connection.execute
+    (last,) = run(STATEMENTS["restart_request"]).fetchone()
+    if request in (None, last):
+        return 0
+    run(STATEMENTS["keep_restart_request"], {"request": request})
+    run(STATEMENTS["take_failures_away"])
+    run(STATEMENTS["forgive_hosts"])
+    run(STATEMENTS["forgive_robots"])
+    return sum(1 for _ in run(STATEMENTS["try_again"]))
 
 
 def _hosts(connection: sqlite3.Connection, covered: Mapping[str, object]) -> list[tuple[Host, bool]]:

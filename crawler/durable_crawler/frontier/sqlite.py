@@ -142,6 +142,11 @@ class SqliteFrontier:
         return self._hosts
 
     @property
+    def again(self) -> int:
+        """Pages that are tried again because a restart was requested."""
+        return self._opened.again
+
+    @property
     def recovered(self) -> int:
         """Leases of earlier epochs that were taken back when this one began."""
         return self._opened.recovered

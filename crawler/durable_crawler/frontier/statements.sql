@@ -41,6 +41,28 @@ UPDATE pages SET due_ms = :latest WHERE state = 'deferred' AND due_ms > :latest;
 -- name: clamp_closed
 UPDATE hosts SET closed_until_ms = :latest WHERE closed_until_ms > :latest;
 
+-- name: restart_request
+SELECT restart_request FROM meta;
+
+-- name: keep_restart_request
+UPDATE meta SET restart_request = :request;
+
+-- name: take_failures_away
+-- Once for each request; then the pages without a result, and those set aside, are as if they had just been found.
+DELETE FROM results WHERE failed = 1;
+
+-- name: try_again
+UPDATE pages SET state = 'pending', attempts = 0, retries = 0
+ WHERE state = 'quarantined' OR (state = 'done' AND NOT EXISTS (SELECT 1 FROM results WHERE page_id = pages.id))
+RETURNING id;
+
+-- name: forgive_hosts
+-- A host that was given up is asked again; one that asked to be left alone is left alone.
+UPDATE hosts SET failures = 0, openings = 0 WHERE failures > 0 OR openings > 0;
+
+-- name: forgive_robots
+UPDATE robots SET failures = 0, expires_ms = 0 WHERE failures > 0;
+
 -- name: add_hosts
 INSERT INTO hosts (authority) SELECT value FROM json_each(:authorities) WHERE true ON CONFLICT DO NOTHING;
 
