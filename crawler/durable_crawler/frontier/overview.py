@@ -48,6 +48,8 @@ class WaitingHost:
     """A host with pages that are not done. Times are milliseconds since the epoch."""
 
     authority: str
+    robots: Sequence[RobotsState]
+    """Of http and of https, as far as they were asked."""
     pending: int
     deferred: int
     leased: int
@@ -61,7 +63,6 @@ class WaitingHost:
     """Connections that failed in a row."""
     openings: int
     """Of its circuit, in a row."""
-    robots: Sequence[RobotsState]
 
 
 @dataclass(frozen=True, slots=True)

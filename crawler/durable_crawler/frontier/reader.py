@@ -132,4 +132,4 @@ def _hosts(connection: sqlite3.Connection, rows: Sequence[tuple[Any, ...]]) -> l
     robots: dict[str, list[RobotsState]] = {row[0]: [] for row in rows}
     for origin, *state in connection.execute(STATEMENTS["robots_states"], {"origins": as_json(list(origins))}):
         robots[origins[origin]].append(RobotsState(origin, *state))
-    return [WaitingHost(*row[:-1], robots[row[0]]) for row in rows]
+    return [WaitingHost(row[0], robots[row[0]], *row[1:-1]) for row in rows]
