@@ -8,6 +8,7 @@ and the plain manifests' copies are generated from it and compared in the packag
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any
 
 from pydantic import BaseModel
@@ -140,7 +141,7 @@ def _structural(
                 if defaults and path not in FILLED_IN_BY_CODE and (isinstance(value, str | int | float) or value == {}):
                     result[key] = value
             case _ if key not in _DROPPED:
-                result[key] = value
+                result[key] = deepcopy(value)  # a definition that stands twice must not become an alias in YAML
     names = node.get("propertyNames", {}).get("enum")
     if names:
         rule = f"self.all(key, key in {list(names)!r})"

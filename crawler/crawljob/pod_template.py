@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from crawljob import API_GROUP
+from crawljob.access import KeyRef, ObjectName
 from crawljob.model import Model, cel
 from crawljob.units import ResourceQuantity
 
@@ -22,13 +23,11 @@ RESERVED_ENVIRONMENT = frozenset({"TRACEPARENT", "OTEL_RESOURCE_ATTRIBUTES", "K8
 
 _QUALIFIED = r"^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$"
 _LABEL_VALUE = r"^([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$"
-_DNS_NAME = r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"
 
 _PASSED_ON: dict[str, Any] = {"x-kubernetes-preserve-unknown-fields": True}
 
 Key = Annotated[str, Field(min_length=1, max_length=317, pattern=_QUALIFIED)]
 LabelValue = Annotated[str, Field(max_length=63, pattern=_LABEL_VALUE)]
-DnsName = Annotated[str, Field(min_length=1, max_length=253, pattern=_DNS_NAME)]
 
 
 class Resources(Model):
@@ -54,13 +53,6 @@ class Toleration(Model):
     toleration_seconds: int | None = Field(None, ge=0, le=2**53, description="How long NoExecute is tolerated.")
 
 
-class KeyReference(Model):
-    """One key of a Secret or a ConfigMap in the CrawlJob's namespace."""
-
-    name: DnsName = Field(description="Name of the object.")
-    key: str = Field(min_length=1, max_length=253, pattern=r"^[-._A-Za-z0-9]+$", description="Key in its data.")
-
-
 class EnvSource(Model):
     """Where the value of a variable comes from."""
 
@@ -70,8 +62,8 @@ class EnvSource(Model):
         )
     )
 
-    secret_key_ref: KeyReference | None = Field(None, description="A key of a Secret.")
-    config_map_key_ref: KeyReference | None = Field(None, description="A key of a ConfigMap.")
+    secret_key_ref: KeyRef | None = Field(None, description="A key of a Secret.")
+    config_map_key_ref: KeyRef | None = Field(None, description="A key of a ConfigMap.")
 
     @model_validator(mode="after")
     def _one_or_the_other(self) -> Self:
@@ -116,7 +108,7 @@ class EnvVar(Model):
 class PullSecret(Model):
     """A Secret with the credentials of an image registry."""
 
-    name: DnsName = Field(description="Name of the Secret.")
+    name: ObjectName = Field(description="Name of the Secret.")
 
 
 class PodTemplate(Model):
@@ -139,7 +131,7 @@ class PodTemplate(Model):
     topology_spread_constraints: tuple[Annotated[dict[str, Any], Field(json_schema_extra=_PASSED_ON)], ...] = Field(
         (), max_length=16, description="core/v1 TopologySpreadConstraints, passed on as they are."
     )
-    priority_class_name: DnsName | None = Field(None, description="PriorityClass of the Pod.")
+    priority_class_name: ObjectName | None = Field(None, description="PriorityClass of the Pod.")
     image_pull_secrets: tuple[PullSecret, ...] = Field(
         (), max_length=16, description="Secrets for the registry of the image."
     )

@@ -1,8 +1,9 @@
 """The CrawlJob's spec: every field once, with its bounds, its default and what it means.
 
 The CRD's schema, the reference table, the command line's flags and the file in the Pod are derived from these models
-(``crawljob.crd``, ``crawljob.manifest``). A field is here only when something obeys it. ``cel`` in a field's extra
-schema says to the API server what the validators say to everybody else; both are tested with the same rows.
+(``crawljob.crd``, ``crawljob.manifest``). What lets a crawl into private sites is in ``crawljob.access``. A field is
+here only when something obeys it. ``cel`` in a field's extra schema says to the API server what the validators say to
+everybody else; both are tested with the same rows.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pydantic import AfterValidator, Field, ValidationError, field_validator, mo
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from crawljob import __version__
+from crawljob.access import CaBundle, Headers, Proxy, authority
 from crawljob.lifecycle import Backoff, PodFailurePolicy, RestartPolicy
 from crawljob.model import Model, cel
 from crawljob.patterns import PATTERN_SYNTAX, UrlPatterns
@@ -196,6 +198,17 @@ class Fetch(Model):
         description="The User-Agent header. It begins with a product token (letters, _ and -), and should say "
         "where the owner of a site finds out more.",
     )
+    headers: Headers = Field(
+        (), description="Headers for single origins, with values from Secrets: how a crawl gets into a private site."
+    )
+    ca_bundle: CaBundle | None = Field(
+        None,
+        description="PEM certificates of authorities that are trusted besides the system's; TLS is always verified. "
+        "Outside a cluster it is the file that --ca-bundle names.",
+    )
+    proxy: Proxy | None = Field(
+        None, description="A proxy that all requests go through; the environment's proxies never are."
+    )
 
 
 class Network(Model):
@@ -331,7 +344,8 @@ class CrawlJobSpec(Model):
         min_length=1,
         max_length=64,
         description="Any text, such as the time; another one than status.observedRestartRequest restarts the crawl "
-        "once, also a finished one. Pages that failed or were quarantined are then tried again.",
+        "once, also a finished one. Pages that failed or were quarantined are then tried again, and "
+        "activeDeadlineSeconds begins anew.",
     )
     suspend: bool = Field(False, description="Stops the crawl gracefully and keeps its volume; false resumes it.")
     telemetry: Telemetry = Field(default_factory=Telemetry, description="Where traces and metrics are sent.")
@@ -351,20 +365,38 @@ class CrawlJobSpec(Model):
         """A seed asks for what ``exclude`` forbids: one of them is a mistake, and nobody but the author knows which."""
         exclude = UrlPatterns(exclude=self.scope.exclude)
         rulings = [exclude.ruling(ada_url.URL(seed).href.partition("#")[0]) for seed in self.seeds if exclude]
-        errors = [
-            InitErrorDetails(
-                type=PydanticCustomError(
-                    "excluded_seed", "is excluded by {pattern} of scope.exclude", {"pattern": ruling.pattern}
-                ),
-                loc=("seeds", number),
-                input=seed,
-            )
-            for number, (seed, ruling) in enumerate(zip(self.seeds, rulings, strict=False))
-            if not ruling.admitted
-        ]
-        if errors:
-            raise ValidationError.from_exception_data(type(self).__name__, errors)
+        self._refuse(
+            [
+                (("seeds", number), f"is excluded by {ruling.pattern} of scope.exclude")
+                for number, ruling in enumerate(rulings)
+                if not ruling.admitted
+            ]
+        )
         return self
+
+    @model_validator(mode="after")
+    def _headers_are_for_seeds(self) -> Self:
+        """Not in CEL: 1000 seeds against 32 headers are beyond its cost budget."""
+        approved = {authority(seed) for seed in self.seeds} if self.fetch.headers else set()
+        self._refuse(
+            [
+                (("fetch", "headers", number, "origin"), "is on no seed's host: the crawl would never go there")
+                for number, header in enumerate(self.fetch.headers)
+                if authority(header.origin) not in approved
+            ]
+        )
+        return self
+
+    def _refuse(self, problems: list[tuple[tuple[str | int, ...], str]]) -> None:
+        """Raise for what only a look at several fields shows, under the path of the field that must change."""
+        if problems:
+            errors = [
+                InitErrorDetails(
+                    type=PydanticCustomError("contradiction", "{what}", {"what": what}), loc=where, input=None
+                )
+                for where, what in problems
+            ]
+            raise ValidationError.from_exception_data(type(self).__name__, errors)
 
 
 __all__ = [

@@ -34,6 +34,10 @@ CONTAINER: Final = lifecycle.CONTAINER
 PORT_NAME: Final = "http"
 CONFIG_FILE: Final = "crawljob.yaml"
 CONFIG_DIR: Final = "/etc/crawljob"
+SECRET_DIR: Final = "/etc/crawljob-secrets"  # noqa: S105 - a path
+"""A folder for each Secret that the spec names, in it a file for each key."""
+CA_DIR: Final = "/etc/crawljob-ca"
+CA_FILE: Final = "ca.pem"
 DATA_DIR: Final = "/data"
 FRONTIER: Final = f"{DATA_DIR}/frontier.db"
 USER_ID: Final = 65532

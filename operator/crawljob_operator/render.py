@@ -22,6 +22,7 @@ _NOT_THE_CRAWLERS = sorted(identity.NOT_IN_THE_POD | {"image", "image_pull_polic
 """What the operator alone obeys: an edit of it gives the crawler no other file."""
 
 _CONFIG_VOLUME, _DATA_VOLUME, _TMP_VOLUME = "config", "data", "tmp"
+_READ_ONLY = 0o440
 
 
 def pod_name(job: Job) -> str:
@@ -124,6 +125,7 @@ def pod(job: Job, spec: CrawlJobSpec, attempt: int, default_image: str, limit_se
                 {"name": _CONFIG_VOLUME, "configMap": {"name": config_name(job, spec)}},
                 {"name": _DATA_VOLUME, "persistentVolumeClaim": {"claimName": claim_name(job, spec)}},
                 {"name": _TMP_VOLUME, "emptyDir": {"sizeLimit": TMP_SIZE}},
+                *(volume for volume, _ in _access(spec)),
             ],
         },
     }
@@ -148,7 +150,7 @@ def _container(job: Job, spec: CrawlJobSpec, attempt: int, default_image: str) -
         "name": names.CONTAINER,
         "image": spec.image or default_image,
         **({"imagePullPolicy": spec.image_pull_policy} if spec.image_pull_policy else {}),
-        "args": ["run", "-f", f"{names.CONFIG_DIR}/{names.CONFIG_FILE}", "--db", names.FRONTIER],
+        "args": _arguments(spec),
         "env": [*_environment(job, attempt), *_own_environment(spec.pod_template)],
         "ports": [{"name": names.PORT_NAME, "containerPort": spec.listen.port, "protocol": "TCP"}],
         "resources": {
@@ -166,9 +168,48 @@ def _container(job: Job, spec: CrawlJobSpec, attempt: int, default_image: str) -
             {"name": _CONFIG_VOLUME, "mountPath": names.CONFIG_DIR, "readOnly": True},
             {"name": _DATA_VOLUME, "mountPath": names.DATA_DIR},
             {"name": _TMP_VOLUME, "mountPath": "/tmp"},  # noqa: S108 - inside the container
+            *(mount for _, mount in _access(spec)),
         ],
         **_probes(spec),
     }
+
+
+def _arguments(spec: CrawlJobSpec) -> list[str]:
+    secrets = ["--secret-dir", names.SECRET_DIR] if spec.fetch.headers else []
+    certificates = ["--ca-bundle", f"{names.CA_DIR}/{names.CA_FILE}"] if spec.fetch.ca_bundle else []
+    return ["run", "-f", f"{names.CONFIG_DIR}/{names.CONFIG_FILE}", "--db", names.FRONTIER, *secrets, *certificates]
+
+
+def _access(spec: CrawlJobSpec) -> list[tuple[Body, Body]]:
+    """Volumes, each with its mount, of what the crawler is let in with; only the kubelet reads Secrets (law O9).
+
+    None is optional: the kubelet starts the Pod when all are there, and says in Events which one is not.
+    """
+    keys: dict[str, set[str]] = {}
+    for header in spec.fetch.headers:
+        source = header.value_from.secret_key_ref
+        keys.setdefault(source.name, set()).add(source.key)
+    found = [
+        _files(f"secret-{number}", "secret", secret, {key: key for key in keys[secret]}, f"{names.SECRET_DIR}/{secret}")
+        for number, secret in enumerate(sorted(keys))
+    ]
+    if spec.fetch.ca_bundle is not None:
+        secret, config_map = spec.fetch.ca_bundle.secret_key_ref, spec.fetch.ca_bundle.config_map_key_ref
+        bundle = secret or config_map
+        assert bundle is not None, "the contract admits exactly one"
+        kind = "configMap" if secret is None else "secret"
+        found.append(_files("ca", kind, bundle.name, {bundle.key: names.CA_FILE}, names.CA_DIR))
+    return found
+
+
+def _files(name: str, kind: str, source: str, paths: dict[str, str], folder: str) -> tuple[Body, Body]:
+    """A volume with the named keys of a Secret or ConfigMap, for the crawler's group (``fsGroup``) only; its mount."""
+    content = {
+        "secretName" if kind == "secret" else "name": source,
+        "items": [{"key": key, "path": path} for key, path in sorted(paths.items())],
+        "defaultMode": _READ_ONLY,
+    }
+    return {"name": name, kind: content}, {"name": name, "mountPath": folder, "readOnly": True}
 
 
 def _probes(spec: CrawlJobSpec) -> Body:
