@@ -153,6 +153,41 @@ def test_the_collector_keeps_what_it_is_sent(namespace: str) -> None:
     assert collector.read_spans() == []
 
 
+def test_a_network_policy_cuts_off_the_pod_that_it_selects(namespace: str) -> None:
+    """And no other. kind's own network enforces policies, kube-router does in the box; another cluster's may not."""
+    serve = "import http.server as h; h.HTTPServer(('', 8000), h.SimpleHTTPRequestHandler).serve_forever()"
+    server = pod("server", serve)
+    server["spec"]["containers"][0]["readinessProbe"] = {"tcpSocket": {"port": 8000}, "periodSeconds": 1}
+    testbed.apply(server, "-n", namespace)
+    testbed.kubectl("wait", "--for=condition=Ready", "pod/server", "-n", namespace, "--timeout=60s", timeout=70)
+    address = testbed.get_json("pod", "server", "-n", namespace)["status"]["podIP"]
+    selector = {"matchLabels": {"cut": "off"}}
+    policy = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "nothing"}}
+    testbed.apply({**policy, "spec": {"podSelector": selector, "policyTypes": ["Ingress", "Egress"]}}, "-n", namespace)
+    # Rules follow a new Pod, so the first attempts of it may still get through.
+    script = (
+        "import socket, time\n"
+        "for _ in range({attempts}):\n"
+        "    try:\n"
+        f"        socket.create_connection(({address!r}, 8000), timeout=2).close()\n"
+        "    except OSError:\n"
+        "        print('refused')\n"
+        "        break\n"
+        "    time.sleep(0.5)\n"
+        "else:\n"
+        "    print('reached')\n"
+    )
+    cut_off = pod("cut-off", script.format(attempts=40))
+    cut_off["metadata"]["labels"] = selector["matchLabels"]
+    testbed.apply(cut_off, "-n", namespace)
+    assert outcome("free", script.format(attempts=5), namespace).strip() == "reached"
+    assert testbed.pod_finished("cut-off", namespace)["exitCode"] == 0
+    result = testbed.kubectl("logs", "cut-off", "-n", namespace).strip()
+    if result == "reached" and testbed.mode() == "existing":
+        pytest.skip("this cluster's network does not enforce NetworkPolicy")
+    assert result == "refused"
+
+
 def test_the_image_runs_as_a_named_user_without_a_compiler(namespace: str) -> None:
     """Restricted Pods run as 65532; libraries that ask for that user's name get one, under any other UID as well."""
     script = (

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.cluster import images, nodeimage, storage
+from tests.support.cluster import images, nodeimage, policies, storage
 from tests.support.cluster.process import Failed, on_path, run
 from tests.support.toolchain import binaries, cache
 
@@ -68,6 +68,7 @@ def up(plan: Plan) -> None:
     _load(plan)
     if plan.mode == "box":
         storage.make_pool(plan.host_dir, plan.kubeconfig)
+        policies.enforce(NODE)
     # Ready means usable: a Pod that starts before DNS answers would fail for no reason of its own.
     ready = ("rollout", "status", "deployment/coredns", "-n", "kube-system", "--timeout=90s")
     run("kubectl", "--kubeconfig", plan.kubeconfig, *ready, timeout=100)
