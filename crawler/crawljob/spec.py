@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validat
 from pydantic.alias_generators import to_camel
 
 from crawljob import __version__
+from crawljob.ranges import STAND_FOR_IPV4
 from crawljob.units import DurationWithin, Quantity, ResourceQuantity, quantity, seconds
 
 SEEDS_MAX_BYTES = 200 * 1024  # a client-side `kubectl apply` keeps the object in an annotation of at most 256 KiB
@@ -65,8 +66,6 @@ Seed = Annotated[
 ]
 
 
-_TRANSITIONAL = tuple(map(IPv6Network, ("::/96", "::ffff:0:0/96", "64:ff9b::/96", "2001::/32", "2002::/16")))
-"""IPv6 addresses that stand for IPv4 ones. They are judged by those: to allow some of these would allow nothing."""
 _OWN = IPv6Network("::/127")  # unspecified and loopback, which stand for nothing
 
 
@@ -82,7 +81,8 @@ def _network(cidr: str) -> str:
 
 
 def _stands_for_ipv4(network: IPv6Network) -> bool:
-    return not network.subnet_of(_OWN) and any(network.subnet_of(other) for other in _TRANSITIONAL)
+    # Such addresses are judged by the IPv4 ones: to allow some of them would allow nothing.
+    return not network.subnet_of(_OWN) and any(network.subnet_of(other) for other in STAND_FOR_IPV4)
 
 
 # A pattern for what is cheap to say, CEL for the rest (`isCIDR` alone takes host bits).

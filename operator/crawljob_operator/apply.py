@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from crawljob.spec import CrawlJobSpec
 from crawljob_operator import render
 from crawljob_operator.decide import Action, CreateConfig, CreatePod, CreateVolume, DeleteConfig, DeletePod
-from crawljob_operator.kube import CONFIGS, PODS, VOLUMES, ApiError, ConflictError, Kube, Raw, Resource
+from crawljob_operator.kube import CONFIGS, PODS, POLICIES, VOLUMES, ApiError, ConflictError, Kube, Raw, Resource
+from crawljob_operator.netsettings import NetworkSettings
+from crawljob_operator.network import CreatePolicy, DeletePolicy
 from crawljob_operator.observed import Job, Note
 
 
@@ -27,7 +29,9 @@ class Applied:
     refused: Refused | None = None
 
 
-async def apply(kube: Kube, job: Job, actions: tuple[Action, ...], default_image: str) -> Applied:
+async def apply(
+    kube: Kube, job: Job, actions: tuple[Action, ...], default_image: str, network: NetworkSettings
+) -> Applied:
     """Execute. Raises ``ApiError`` or a network error where asking again later may help."""
     changed = False
     for action in actions:
@@ -36,9 +40,11 @@ async def apply(kube: Kube, job: Job, actions: tuple[Action, ...], default_image
                 await _delete(kube, PODS, job.namespace, name, uid)
             case DeleteConfig(name, uid):
                 await _delete(kube, CONFIGS, job.namespace, name, uid)
-            case CreateVolume() | CreateConfig() | CreatePod():
+            case DeletePolicy(name, uid):
+                await _delete(kube, POLICIES, job.namespace, name, uid)
+            case CreateVolume() | CreateConfig() | CreatePolicy() | CreatePod():
                 assert job.spec is not None, "nothing is created from a spec that cannot be read"
-                resource, body = _rendered(action, job, job.spec, default_image)
+                resource, body = _rendered(action, job, job.spec, default_image, network)
                 refused = await _create(kube, resource, body)
                 if refused is not None:
                     return Applied(changed=True, refused=refused)
@@ -47,13 +53,19 @@ async def apply(kube: Kube, job: Job, actions: tuple[Action, ...], default_image
 
 
 def _rendered(
-    action: CreateVolume | CreateConfig | CreatePod, job: Job, spec: CrawlJobSpec, default_image: str
+    action: CreateVolume | CreateConfig | CreatePolicy | CreatePod,
+    job: Job,
+    spec: CrawlJobSpec,
+    default_image: str,
+    network: NetworkSettings,
 ) -> tuple[Resource, Raw]:
     match action:
         case CreateVolume():
             return VOLUMES, render.volume(job, spec)
         case CreateConfig():
             return CONFIGS, render.config(job, spec)
+        case CreatePolicy():
+            return POLICIES, render.policy(job, spec, network)
         case CreatePod(attempt):
             return PODS, render.pod(job, spec, attempt, default_image)
 

@@ -11,10 +11,11 @@ from datetime import datetime, timedelta
 
 from crawljob.spec import RestartPolicy
 from crawljob.status import MESSAGE_MAX, Condition, ConditionType, CrawlJobStatus, Phase
-from crawljob_operator import times
+from crawljob_operator import network, times
 from crawljob_operator.conditions import Wanted, find, holds, merged
 from crawljob_operator.identity import spec_hash, trace_id
 from crawljob_operator.ledger import Ledger, described, healthy_at, requested_stop, settle, with_progress
+from crawljob_operator.network import CreatePolicy, DeletePolicy
 from crawljob_operator.observed import Job, Note, Pod, Seen, Volume
 from crawljob_operator.podstate import explain
 
@@ -58,7 +59,7 @@ class DeleteConfig:
     uid: str
 
 
-Action = CreateVolume | CreateConfig | CreatePod | DeletePod | DeleteConfig
+Action = CreateVolume | CreateConfig | CreatePolicy | CreatePod | DeletePod | DeleteConfig | DeletePolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +187,7 @@ def _without_pod(job: Job, seen: Seen, ledger: Ledger, now: datetime) -> _Plan:
             announcements = (Announcement(lost, warning=True),)
     if not any(config.name == seen.config_name for config in seen.configs):
         actions.append(CreateConfig())
+    actions.extend(network.before_pod(job.uid, seen))
     attempt = ledger.restarts + 1
     actions.append(CreatePod(attempt))
     return _Plan(
@@ -267,7 +269,7 @@ def _foreign(uid: str, seen: Seen) -> tuple[str, str] | None:
     for config in seen.configs:
         if config.name == seen.config_name and config.owner_uid != uid:
             return "ConfigConflict", f"A ConfigMap named {config.name} belongs to somebody else."
-    return None
+    return network.conflict(uid, seen)
 
 
 def _decision(  # noqa: PLR0917 - what the branches have found out, each once
@@ -305,7 +307,11 @@ def _decision(  # noqa: PLR0917 - what the branches have found out, each once
         recheck = min(recheck or now + SOON, now + SOON)
     return Decision(
         status=status,
-        actions=(*plan.actions, *_unused_configs(job.uid, seen, pod)),
+        actions=(
+            *plan.actions,
+            *_unused_configs(job.uid, seen, pod),
+            *network.beside_pod(job.uid, seen, pod, now),
+        ),
         announcements=(*_announced(old, ledger, plan), *plan.announcements),
         recheck_at=recheck,
     )
@@ -359,9 +365,11 @@ __all__ = [
     "Announcement",
     "CreateConfig",
     "CreatePod",
+    "CreatePolicy",
     "CreateVolume",
     "Decision",
     "DeleteConfig",
     "DeletePod",
+    "DeletePolicy",
     "decide",
 ]
