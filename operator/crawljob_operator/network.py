@@ -1,15 +1,13 @@
-"""The crawl's NetworkPolicy: its content, its name, and which ones are made and removed when. Pure (law O11).
+"""The crawl's NetworkPolicy: its content, and the name that follows from it. Pure (law O11).
 
 The crawler judges every address when it connects (law L11); the policy says the same outside of its process, from the
-same tables (``crawljob.ranges``). Policies of one Pod add up, so exactly one is there when a Pod is created.
+same tables (``crawljob.ranges``). ``policies.isolation`` decides when which one is made and removed.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
-from datetime import datetime
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Any, Final
 
@@ -18,7 +16,7 @@ from crawljob.ranges import Network
 from crawljob.spec import CrawlJobSpec
 from crawljob_operator import identity, names
 from crawljob_operator.netsettings import NetworkSettings
-from crawljob_operator.observed import Job, Pod, Policy, Seen
+from crawljob_operator.observed import Job
 
 Body = dict[str, Any]
 
@@ -28,19 +26,6 @@ _METADATA: Final = tuple(map(ip_network, sorted(map(str, ranges.METADATA))))
 # Mapped addresses are never on the wire, and the API server takes none. The others lead to IPv4 through a gateway,
 # behind which the policy cannot see.
 _GATEWAYS: Final = tuple(network for network in ranges.STAND_FOR_IPV4 if network != ranges.MAPPED)
-
-
-@dataclass(frozen=True, slots=True)
-class CreatePolicy:
-    """Create the NetworkPolicy."""
-
-
-@dataclass(frozen=True, slots=True)
-class DeletePolicy:
-    """Delete a NetworkPolicy that the next Pod must not have."""
-
-    name: str
-    uid: str
 
 
 def policy_spec(job: Job, spec: CrawlJobSpec, settings: NetworkSettings) -> Body:
@@ -91,35 +76,3 @@ def _is_inside(inner: Network, outer: Network) -> bool:
     if isinstance(inner, IPv4Network):
         return isinstance(outer, IPv4Network) and inner != outer and inner.subnet_of(outer)
     return isinstance(outer, IPv6Network) and inner != outer and inner.subnet_of(outer)
-
-
-def before_pod(uid: str, seen: Seen) -> tuple[DeletePolicy | CreatePolicy, ...]:
-    """What makes the wanted policy the only one, as long as no Pod is there."""
-    others = [policy for policy in _own(uid, seen) if policy.name != seen.policy_name]
-    return (*(DeletePolicy(policy.name, policy.uid) for policy in others), *_missing(seen))
-
-
-def beside_pod(uid: str, seen: Seen, pod: Pod | None, now: datetime) -> tuple[CreatePolicy, ...]:
-    """The policy of a living Pod, where somebody has removed it. Another one than it has waits for the next Pod."""
-    if pod is None or pod.ended or pod.deleting or _own(uid, seen):
-        return ()
-    if seen.refusal is not None and seen.refusal.retry_at > now:
-        return ()
-    return _missing(seen)
-
-
-def conflict(uid: str, seen: Seen) -> tuple[str, str] | None:
-    """Reason and message where somebody else's object has the name."""
-    for policy in seen.policies:
-        if policy.name == seen.policy_name and policy.owner_uid != uid:
-            return "PolicyConflict", f"A NetworkPolicy named {policy.name} belongs to somebody else."
-    return None
-
-
-def _own(uid: str, seen: Seen) -> list[Policy]:
-    return [policy for policy in seen.policies if policy.owner_uid == uid]
-
-
-def _missing(seen: Seen) -> tuple[CreatePolicy, ...]:
-    taken = any(policy.name == seen.policy_name for policy in seen.policies)
-    return () if taken or not seen.policy_name else (CreatePolicy(),)

@@ -20,9 +20,10 @@ from crawljob import ranges, spec
 from crawljob.problems import InvalidInputError
 from crawljob.ranges import Address, Network
 from crawljob_operator import names, netsettings, network, render
+from crawljob_operator.actions import CreatePod, CreatePolicy, DeletePolicy
 from crawljob_operator.cli import main
 from crawljob_operator.conditions import find
-from crawljob_operator.decide import CreatePod, CreatePolicy, DeletePolicy, decide
+from crawljob_operator.decide import decide
 from crawljob_operator.netsettings import NetworkSettings
 from crawljob_operator.observed import Job, Note, Policy, Refusal, Seen
 from durable_crawler.addresses import refusal
