@@ -22,6 +22,7 @@ from crawljob.lifecycle import Backoff, PodFailurePolicy, RestartPolicy
 from crawljob.model import Model, cel
 from crawljob.patterns import PATTERN_SYNTAX, UrlPatterns
 from crawljob.pod_template import PodTemplate, Resources
+from crawljob.ranges import STAND_FOR_IPV4
 from crawljob.storage import DEFAULT_STORAGE_SIZE, Storage
 from crawljob.units import DurationWithin, quantity, seconds
 
@@ -81,8 +82,6 @@ Pattern = Annotated[
 ]
 
 
-_TRANSITIONAL = tuple(map(IPv6Network, ("::/96", "::ffff:0:0/96", "64:ff9b::/96", "2001::/32", "2002::/16")))
-"""IPv6 addresses that stand for IPv4 ones. They are judged by those: to allow some of these would allow nothing."""
 _OWN = IPv6Network("::/127")  # unspecified and loopback, which stand for nothing
 
 
@@ -98,7 +97,8 @@ def _network(cidr: str) -> str:
 
 
 def _stands_for_ipv4(network: IPv6Network) -> bool:
-    return not network.subnet_of(_OWN) and any(network.subnet_of(other) for other in _TRANSITIONAL)
+    # Such addresses are judged by the IPv4 ones: to allow some of them would allow nothing.
+    return not network.subnet_of(_OWN) and any(network.subnet_of(other) for other in STAND_FOR_IPV4)
 
 
 # A pattern for what is cheap to say, CEL for the rest (`isCIDR` alone takes host bits).

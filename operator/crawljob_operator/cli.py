@@ -7,16 +7,18 @@ import logging
 import signal
 import sys
 from collections.abc import Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import click
 
 from crawljob import __version__
-from crawljob_operator import logs, names
+from crawljob.problems import InvalidInputError
+from crawljob_operator import logs, names, netsettings
 from crawljob_operator.handlers import Watches
 from crawljob_operator.health import HealthServer
 from crawljob_operator.kube import Kube
+from crawljob_operator.netsettings import NetworkSettings
 from crawljob_operator.progress import ProgressReader
 from crawljob_operator.reconcile import Reconciler
 from crawljob_operator.watchdog import Resync, missing, watch_over
@@ -35,6 +37,7 @@ class Options:
     port: int = 8080
     resync: float = names.DEFAULT_RESYNC_SECONDS
     progress_interval: float = names.DEFAULT_PROGRESS_SECONDS
+    network: NetworkSettings = field(default_factory=NetworkSettings)
 
 
 async def operate(options: Options) -> int:
@@ -46,7 +49,7 @@ async def operate(options: Options) -> int:
         await Kube.connect() as kube,
         ProgressReader(options.progress_interval) as progress,
     ):
-        queue = WorkQueue(Reconciler(kube, progress, options.crawler_image).reconcile)
+        queue = WorkQueue(Reconciler(kube, progress, options.crawler_image, options.network).reconcile)
         resync = Resync(kube, options.namespaces, options.resync, queue.wake)
         if not await _unless(stop, resync.first()):
             return 0
@@ -106,6 +109,15 @@ def _namespaces(_: click.Context, __: click.Parameter, values: tuple[str, ...]) 
     return tuple(dict.fromkeys(part for part in parts if part))
 
 
+def _network(_: click.Context, __: click.Parameter, value: str | None) -> NetworkSettings:
+    if not value:
+        return NetworkSettings()
+    try:
+        return netsettings.parse(value)
+    except InvalidInputError as error:
+        raise click.BadParameter(str(error)) from None
+
+
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="crawljob-operator")
 @click.option(
@@ -147,6 +159,14 @@ def _namespaces(_: click.Context, __: click.Parameter, values: tuple[str, ...]) 
     help="Seconds between two readings of a crawl's progress.",
 )
 @click.option(
+    names.FLAG_NETWORK_POLICY,
+    "network",
+    envvar=names.ENV_NETWORK_POLICY,
+    callback=_network,
+    metavar="JSON",
+    help="The chart's networkPolicy values: whether crawls get a NetworkPolicy, and where DNS and the collector are.",
+)
+@click.option(
     names.FLAG_LOG_LEVEL,
     envvar=names.ENV_LOG_LEVEL,
     default="info",
@@ -160,11 +180,12 @@ def main(
     listen: tuple[str, int],
     resync: float,
     progress_interval: float,
+    network: NetworkSettings,
     log_level: str,
 ) -> None:
     """Watch CrawlJobs and give each one a volume and exactly one crawler Pod, until its crawl is done."""
     logs.configure(log_level)
-    options = Options(crawler_image, namespaces, listen[0], listen[1], resync, progress_interval)
+    options = Options(crawler_image, namespaces, listen[0], listen[1], resync, progress_interval, network)
     sys.exit(asyncio.run(operate(options)))
 
 

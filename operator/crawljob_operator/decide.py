@@ -24,6 +24,7 @@ from crawljob_operator.policies import (
     ending,
     finished,
     invalid,
+    isolation,
     running,
     suspension,
     volume,
@@ -122,7 +123,12 @@ def _decision(view: View, plan: Plan) -> Decision:
         recheck = min(recheck or now + SOON, now + SOON)
     return Decision(
         status=status,
-        actions=(*plan.actions, *_unused_configs(job.uid, seen, view.pod), *volume.upkeep(job, seen, now)),
+        actions=(
+            *plan.actions,
+            *_unused_configs(job.uid, seen, view.pod),
+            *isolation.restored(view),
+            *volume.upkeep(job, seen, now),
+        ),
         announcements=(*_announced(view, plan), *plan.announcements),
         recheck_at=recheck,
     )

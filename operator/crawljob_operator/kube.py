@@ -36,6 +36,7 @@ CRAWLJOBS = Resource(f"/apis/{API_GROUP}/{API_VERSION}", PLURAL)
 PODS = Resource("/api/v1", "pods")
 VOLUMES = Resource("/api/v1", "persistentvolumeclaims")
 CONFIGS = Resource("/api/v1", "configmaps")
+POLICIES = Resource("/apis/networking.k8s.io/v1", "networkpolicies")
 EVENTS = Resource("/api/v1", "events")
 
 

@@ -16,7 +16,7 @@ from crawljob import manifest
 from crawljob.problems import InvalidInputError, Problem
 from crawljob.spec import CrawlJobSpec
 from crawljob.status import CrawlJobStatus
-from crawljob_operator import names, render
+from crawljob_operator import names, network, render
 from crawljob_operator.announce import announce
 from crawljob_operator.apply import Refused, apply
 from crawljob_operator.decide import Decision, decide
@@ -26,13 +26,15 @@ from crawljob_operator.kube import (
     EVENTS,
     NETWORK_ERRORS,
     PODS,
+    POLICIES,
     VOLUMES,
     ApiError,
     ConflictError,
     Kube,
     NotFoundError,
 )
-from crawljob_operator.observed import Config, Job, Note, Pod, Refusal, Seen, Volume
+from crawljob_operator.netsettings import NetworkSettings
+from crawljob_operator.observed import Config, Job, Note, Pod, Policy, Refusal, Seen, Volume
 from crawljob_operator.patching import status_patch
 from crawljob_operator.progress import ProgressReader
 from crawljob_operator.workqueue import Key
@@ -56,11 +58,17 @@ class Reconciler:
     """Reconciles CrawlJobs; keeps in memory only what may be lost."""
 
     def __init__(
-        self, kube: Kube, progress: ProgressReader, crawler_image: str, clock: Callable[[], datetime] | None = None
+        self,
+        kube: Kube,
+        progress: ProgressReader,
+        crawler_image: str,
+        network_settings: NetworkSettings,
+        clock: Callable[[], datetime] | None = None,
     ) -> None:
         self._kube = kube
         self._progress = progress
         self._image = crawler_image
+        self._network = network_settings
         self._now = clock or (lambda: datetime.now(UTC))
         self._refusals: dict[str, _Refusals] = {}
         self._resize_refusals: dict[str, _Refusals] = {}
@@ -86,7 +94,7 @@ class Reconciler:
             return 0.0
         if patch:
             await self._announce(job, decision, now)
-        applied = await apply(self._kube, job, decision.actions, self._image)
+        applied = await apply(self._kube, job, decision.actions, self._image, self._network)
         _remember(self._refusals, job, applied.refused, accepted=applied.changed, now=now)
         _remember(self._resize_refusals, job, applied.resize_refused, accepted=False, now=now)
         if applied.changed:
@@ -104,6 +112,11 @@ class Reconciler:
         if wanted and raw_pod is None and not any(config.name == wanted for config in configs):
             foreign = await kube.get(CONFIGS, namespace, wanted)
             configs += [Config.from_raw(foreign)] if foreign else []
+        policies = [Policy.from_raw(item) async for item in kube.items(POLICIES, namespace, labels=labels)]
+        policy = network.policy_name(job, job.spec, self._network) if job.spec else ""
+        if policy and not any(known.name == policy for known in policies):
+            foreign = await kube.get(POLICIES, namespace, policy)
+            policies += [Policy.from_raw(foreign)] if foreign else []
         pod = Pod.from_raw(raw_pod) if raw_pod else None
         progress = None
         if pod is not None and pod.owner_uid == job.uid and job.spec is not None:
@@ -113,6 +126,8 @@ class Reconciler:
             volume=await self._volume(namespace, raw_volume) if raw_volume else None,
             configs=tuple(configs),
             config_name=wanted,
+            policies=tuple(policies),
+            policy_name=policy,
             progress=progress,
             refusal=_latest(self._refusals, job),
             resize_refusal=_latest(self._resize_refusals, job),
