@@ -14,6 +14,9 @@ from tools.generate import ROOT
 # What somebody might add in a hurry: the module, and the import that its contract forbids.
 VIOLATIONS = [
     ("crawler/crawljob/spec.py", "import durable_crawler"),
+    ("crawler/crawljob/status.py", "import crawljob_telemetry"),
+    ("crawler/crawljob_telemetry/sink.py", "import durable_crawler"),
+    ("crawler/crawljob_telemetry/metrics.py", "import crawljob_operator"),
     ("crawler/durable_crawler/outcomes.py", "import crawljob_operator"),
     ("operator/crawljob_operator/times.py", "import durable_crawler"),
     ("crawler/durable_crawler/engine.py", "import sqlite3"),
