@@ -107,7 +107,7 @@ def with_progress(ledger: Ledger, progress: Progress | None, now: datetime) -> L
 
 
 def _enter(ledger: Ledger, ending: Ending, uid: str, policy: RestartPolicy, now: datetime) -> Ledger:
-    end = ending.termination
+    end = ending.termination.model_copy(update={"attempt": ledger.attempt})
     history = (end, *ledger.history)[:HISTORY_MAX]
     ledger = replace(ledger, last=end, history=history, entered=(*ledger.entered, end), next_restart=None)
     ledger = with_progress(ledger, ending.progress, now)

@@ -33,6 +33,7 @@ from crawljob_operator.kube import (
     NotFoundError,
 )
 from crawljob_operator.observed import Config, Job, Note, Pod, Refusal, Seen, Volume
+from crawljob_operator.observer import Observer
 from crawljob_operator.patching import status_patch
 from crawljob_operator.progress import ProgressReader
 from crawljob_operator.workqueue import Key
@@ -56,12 +57,18 @@ class Reconciler:
     """Reconciles CrawlJobs; keeps in memory only what may be lost."""
 
     def __init__(
-        self, kube: Kube, progress: ProgressReader, crawler_image: str, clock: Callable[[], datetime] | None = None
+        self,
+        kube: Kube,
+        progress: ProgressReader,
+        crawler_image: str,
+        clock: Callable[[], datetime] | None = None,
+        observer: Observer | None = None,
     ) -> None:
         self._kube = kube
         self._progress = progress
         self._image = crawler_image
         self._now = clock or (lambda: datetime.now(UTC))
+        self._observer = observer or Observer()
         self._refusals: dict[str, _Refusals] = {}
         self._uids: dict[Key, str] = {}
 
@@ -84,6 +91,7 @@ class Reconciler:
         if patch and not await self._write(job, raw, patch):
             return 0.0
         if patch:
+            self._observer.written(job, decision.status)
             await self._announce(job, decision, now)
         applied = await apply(self._kube, job, decision.actions, self._image)
         self._remember(job, applied.refused, created=applied.changed, now=now)

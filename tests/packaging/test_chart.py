@@ -31,6 +31,8 @@ OTHER_VALUES: dict[str, Any] = {
     "imagePullSecrets": [{"name": "pull"}],
     "crawler.image": "registry.example.org/crawler:other",
     "watchNamespaces": ["team-a", "team-b"],
+    "telemetry.endpoint": "http://collector:4317",
+    "telemetry.protocol": "http/protobuf",
     "crds.enabled": False,
     "crds.keep": False,
     "resources.requests.cpu": "50m",
@@ -137,6 +139,8 @@ def _value(path: str) -> Any:
         {"image": {"repository": "crawler", "tag": "a:b"}},
         {"image": {"repository": "crawler", "pullPolicy": "Sometimes"}},
         {"crds": {"keep": "yes"}},
+        {"telemetry": {"endpoint": "collector:4317"}},
+        {"telemetry": {"protocol": "http/json"}},
         {"resources": {"limits": {"memory": "lots"}}},
         {"imagePullSecrets": ["pull"]},
     ],
@@ -248,6 +252,20 @@ def test_the_crawler_runs_the_operators_image_unless_told_otherwise(render: Rend
     other = {**own, "crawler": {"image": "other:1"}}
     assert _container(render(other))["image"] == "crawler:1.2.3"
     assert _environment(render(other))[names.ENV_CRAWLER_IMAGE] == "other:1"
+
+
+def test_the_operator_sends_where_it_is_told_and_says_who_it_is(render: Render) -> None:
+    assert names.ENV_OTLP_ENDPOINT not in _environment(render({}))
+    entries = _container(render({"telemetry": {"endpoint": "http://collector:4318", "protocol": "http/protobuf"}}))[
+        "env"
+    ]
+    given = {entry["name"]: entry.get("value") or entry["valueFrom"]["fieldRef"]["fieldPath"] for entry in entries}
+    assert given[names.ENV_OTLP_ENDPOINT] == "http://collector:4318"
+    assert given[names.ENV_OTLP_PROTOCOL] == "http/protobuf"
+    assert [*given].index("K8S_POD_UID") < [*given].index(names.ENV_RESOURCE_ATTRIBUTES), "named after they are defined"
+    attributes = dict(pair.split("=") for pair in given[names.ENV_RESOURCE_ATTRIBUTES].split(","))
+    assert attributes["k8s.namespace.name"] == "apart"
+    assert (attributes["k8s.pod.uid"], given["K8S_POD_UID"]) == ("$(K8S_POD_UID)", "metadata.uid")
 
 
 def test_the_deployment_is_one_operator_at_a_time_and_is_probed_where_it_listens(render: Render) -> None:
