@@ -89,8 +89,10 @@ def grpc_collector() -> Iterator[Collector]:
         metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server(metrics, server)  # type: ignore[no-untyped-call]
         collector.endpoint = f"http://127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
         server.start()
-        yield collector
-        server.stop(None).wait()
+        try:
+            yield collector
+        finally:
+            server.stop(None).wait()
 
 
 @contextlib.contextmanager
@@ -118,9 +120,11 @@ def http_collector() -> Iterator[Collector]:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         collector.endpoint = f"http://127.0.0.1:{server.server_port}"
-        yield collector
-        server.shutdown()
-        thread.join()
+        try:
+            yield collector
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 COLLECTORS = {"grpc": grpc_collector, "http/protobuf": http_collector}
@@ -173,7 +177,9 @@ class Faulty:
         with socket.create_server(("127.0.0.1", 0)) as sock:
             thread = threading.Thread(target=accept, args=(sock,))
             thread.start()
-            yield f"http://127.0.0.1:{sock.getsockname()[1]}"
-            stop.set()
-            socket.create_connection(sock.getsockname()).close()
-            thread.join()
+            try:
+                yield f"http://127.0.0.1:{sock.getsockname()[1]}"
+            finally:
+                stop.set()
+                socket.create_connection(sock.getsockname()).close()
+                thread.join()
