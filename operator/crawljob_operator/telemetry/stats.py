@@ -20,6 +20,7 @@ RESTART_REASONS = (
     "Error",
     "NodeShutdown",
     "PodDeleted",
+    "RestartRequested",
     "SpecChanged",
     "Suspended",
     # Those for the crawler's exit codes, and the crawler's, from its summary.
@@ -33,6 +34,7 @@ RESTART_REASONS = (
     "UnusableFrontier",
     # The kubelet's and the container runtime's.
     "ContainerCannotRun",
+    "DeadlineExceeded",
     "Evicted",
     "OOMKilled",
     "StartError",
