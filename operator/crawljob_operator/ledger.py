@@ -125,7 +125,7 @@ def with_progress(ledger: Ledger, progress: Progress | None, now: datetime) -> L
 
 
 def _enter(ledger: Ledger, ending: Ending, uid: str, policy: RestartPolicy, now: datetime) -> Ledger:
-    end = ending.termination
+    end = ending.termination.model_copy(update={"attempt": ledger.attempt})
     history = (end, *ledger.history)[:HISTORY_MAX]
     ledger = replace(
         ledger,

@@ -54,6 +54,9 @@ ENV_PROGRESS_INTERVAL: Final = "PROGRESS_INTERVAL_SECONDS"
 ENV_NETWORK_POLICY: Final = "NETWORK_POLICY"
 """The chart's ``networkPolicy`` values, as JSON."""
 ENV_LOG_LEVEL: Final = "LOG_LEVEL"
+ENV_OTLP_ENDPOINT: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"
+ENV_OTLP_PROTOCOL: Final = "OTEL_EXPORTER_OTLP_PROTOCOL"
+"""OpenTelemetry's own variables: the operator itself sends to where they say. Crawls have a field of their own."""
 
 FLAG_CRAWLER_IMAGE: Final = "--crawler-image"
 FLAG_NAMESPACE: Final = "--namespace"
@@ -62,6 +65,8 @@ FLAG_RESYNC: Final = "--resync"
 FLAG_PROGRESS_INTERVAL: Final = "--progress-interval"
 FLAG_NETWORK_POLICY: Final = "--network-policy"
 FLAG_LOG_LEVEL: Final = "--log-level"
+FLAG_OTLP_ENDPOINT: Final = "--otlp-endpoint"
+FLAG_OTLP_PROTOCOL: Final = "--otlp-protocol"
 
 DEFAULT_LISTEN: Final = "0.0.0.0:8080"
 DEFAULT_RESYNC_SECONDS: Final = 300.0

@@ -35,6 +35,7 @@ from crawljob_operator.kube import (
 )
 from crawljob_operator.netsettings import NetworkSettings
 from crawljob_operator.observed import Config, Job, Note, Pod, Policy, Refusal, Seen, Volume
+from crawljob_operator.observer import Observer
 from crawljob_operator.patching import status_patch
 from crawljob_operator.progress import ProgressReader
 from crawljob_operator.workqueue import Key
@@ -63,13 +64,16 @@ class Reconciler:
         progress: ProgressReader,
         crawler_image: str,
         network_settings: NetworkSettings,
+        *,
         clock: Callable[[], datetime] | None = None,
+        observer: Observer | None = None,
     ) -> None:
         self._kube = kube
         self._progress = progress
         self._image = crawler_image
         self._network = network_settings
         self._now = clock or (lambda: datetime.now(UTC))
+        self._observer = observer or Observer()
         self._refusals: dict[str, _Refusals] = {}
         self._resize_refusals: dict[str, _Refusals] = {}
         self._uids: dict[Key, str] = {}
@@ -93,6 +97,7 @@ class Reconciler:
         if patch and not await self._write(job, raw, patch):
             return 0.0
         if patch:
+            self._observer.written(job, decision.status)
             await self._announce(job, decision, now)
         applied = await apply(self._kube, job, decision.actions, self._image, self._network)
         _remember(self._refusals, job, applied.refused, accepted=applied.changed, now=now)

@@ -61,7 +61,7 @@ class Life:
 
     def _born(self) -> None:
         self._reconciler = Reconciler(
-            self._kube, self._progress, IMAGE, NetworkSettings(), lambda: datetime.now(UTC) + self._late
+            self._kube, self._progress, IMAGE, NetworkSettings(), clock=lambda: datetime.now(UTC) + self._late
         )
 
     async def settle(self) -> None:

@@ -37,6 +37,8 @@ OTHER_VALUES: dict[str, Any] = {
     "networkPolicy.dns.ports": [{"protocol": "UDP", "port": 5353}],
     "networkPolicy.collector.to": [{"ipBlock": {"cidr": "10.1.0.0/16", "except": ["10.1.2.0/24"]}}],
     "networkPolicy.collector.ports": [{"protocol": "TCP", "port": "otlp-grpc"}],
+    "telemetry.endpoint": "http://collector:4317",
+    "telemetry.protocol": "http/protobuf",
     "crds.enabled": False,
     "crds.keep": False,
     "resources.requests.cpu": "50m",
@@ -143,6 +145,8 @@ def _value(path: str) -> Any:
         {"image": {"repository": "crawler", "tag": "a:b"}},
         {"image": {"repository": "crawler", "pullPolicy": "Sometimes"}},
         {"crds": {"keep": "yes"}},
+        {"telemetry": {"endpoint": "collector:4317"}},
+        {"telemetry": {"protocol": "http/json"}},
         {"resources": {"limits": {"memory": "lots"}}},
         {"imagePullSecrets": ["pull"]},
         {"networkPolicy": False},
@@ -273,6 +277,20 @@ def test_the_operator_gets_the_policies_peers_as_they_are(render: Render) -> Non
         if path.startswith("networkPolicy.") and key:
             text = _environment(render(_with(path, value)))[names.ENV_NETWORK_POLICY]
             assert getattr(netsettings.parse(text), part).rendered()[key] == value
+
+
+def test_the_operator_sends_where_it_is_told_and_says_who_it_is(render: Render) -> None:
+    assert names.ENV_OTLP_ENDPOINT not in _environment(render({}))
+    entries = _container(render({"telemetry": {"endpoint": "http://collector:4318", "protocol": "http/protobuf"}}))[
+        "env"
+    ]
+    given = {entry["name"]: entry.get("value") or entry["valueFrom"]["fieldRef"]["fieldPath"] for entry in entries}
+    assert given[names.ENV_OTLP_ENDPOINT] == "http://collector:4318"
+    assert given[names.ENV_OTLP_PROTOCOL] == "http/protobuf"
+    assert [*given].index("K8S_POD_UID") < [*given].index(names.ENV_RESOURCE_ATTRIBUTES), "named after they are defined"
+    attributes = dict(pair.split("=") for pair in given[names.ENV_RESOURCE_ATTRIBUTES].split(","))
+    assert attributes["k8s.namespace.name"] == "apart"
+    assert (attributes["k8s.pod.uid"], given["K8S_POD_UID"]) == ("$(K8S_POD_UID)", "metadata.uid")
 
 
 def test_the_deployment_is_one_operator_at_a_time_and_is_probed_where_it_listens(render: Render) -> None:
