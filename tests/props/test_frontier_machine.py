@@ -35,6 +35,8 @@ from durable_crawler.scope import LeftOut
 T = TypeVar("T")
 
 EXAMPLES = int(os.environ.get("FRONTIER_EXAMPLES", "0"))
+pytestmark = pytest.mark.timeout(600)  # thousands of commits, each on the disk
+
 SETTINGS = settings(
     max_examples=EXAMPLES or 150,
     derandomize=not EXAMPLES,
