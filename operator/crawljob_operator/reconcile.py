@@ -7,7 +7,7 @@ with what the API server has.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -16,7 +16,7 @@ from crawljob import manifest
 from crawljob.problems import InvalidInputError, Problem
 from crawljob.spec import CrawlJobSpec
 from crawljob.status import CrawlJobStatus
-from crawljob_operator import names, render
+from crawljob_operator import names, network, render
 from crawljob_operator.announce import announce
 from crawljob_operator.apply import Refused, apply
 from crawljob_operator.decide import Decision, decide
@@ -26,13 +26,17 @@ from crawljob_operator.kube import (
     EVENTS,
     NETWORK_ERRORS,
     PODS,
+    POLICIES,
     VOLUMES,
     ApiError,
     ConflictError,
     Kube,
     NotFoundError,
+    Resource,
 )
-from crawljob_operator.observed import Config, Job, Note, Pod, Refusal, Seen, Volume
+from crawljob_operator.netsettings import NetworkSettings
+from crawljob_operator.observed import Config, Job, Note, Pod, Policy, Refusal, Seen, Volume
+from crawljob_operator.observer import Observer
 from crawljob_operator.patching import status_patch
 from crawljob_operator.progress import ProgressReader
 from crawljob_operator.workqueue import Key
@@ -56,12 +60,21 @@ class Reconciler:
     """Reconciles CrawlJobs; keeps in memory only what may be lost."""
 
     def __init__(
-        self, kube: Kube, progress: ProgressReader, crawler_image: str, clock: Callable[[], datetime] | None = None
+        self,
+        kube: Kube,
+        progress: ProgressReader,
+        crawler_image: str,
+        network_settings: NetworkSettings,
+        *,
+        clock: Callable[[], datetime] | None = None,
+        observer: Observer | None = None,
     ) -> None:
         self._kube = kube
         self._progress = progress
         self._image = crawler_image
+        self._network = network_settings
         self._now = clock or (lambda: datetime.now(UTC))
+        self._observer = observer or Observer()
         self._refusals: dict[str, _Refusals] = {}
         self._resize_refusals: dict[str, _Refusals] = {}
         self._tidied: dict[str, tuple[str, str]] = {}
@@ -87,8 +100,9 @@ class Reconciler:
         if patch and not await self._write(job, raw, patch):
             return 0.0
         if patch:
+            self._observer.written(job, decision.status)
             await self._announce(job, decision, now)
-        applied = await apply(self._kube, job, decision.actions, self._image)
+        applied = await apply(self._kube, job, decision.actions, self._image, self._network)
         if seen.pod is not None and seen.pod.owner_uid == job.uid and not seen.pod.ended:
             self._tidied[job.uid] = (seen.pod.uid, seen.config_name)
         _remember(self._refusals, job, applied.refused, accepted=applied.changed, now=now)
@@ -104,6 +118,7 @@ class Reconciler:
         raw_volume = await kube.get(VOLUMES, namespace, render.claim_name(job, job.spec))
         pod = Pod.from_raw(raw_pod) if raw_pod else None
         wanted = render.config_name(job, job.spec) if job.spec else ""
+        policy = network.policy_name(job, job.spec, self._network) if job.spec else ""
         progress = None
         if pod is not None and pod.owner_uid == job.uid and job.spec is not None:
             progress = await self._progress.read(job.uid, pod, job.spec.listen.port)
@@ -112,6 +127,8 @@ class Reconciler:
             volume=await self._volume(namespace, raw_volume) if raw_volume else None,
             configs=await self._configs(job, pod, wanted),
             config_name=wanted,
+            policies=await self._policies(job, pod, policy),
+            policy_name=policy,
             progress=progress,
             refusal=_latest(self._refusals, job),
             resize_refusal=_latest(self._resize_refusals, job),
@@ -127,8 +144,21 @@ class Reconciler:
             return (Config.from_raw(raw),) if raw else ()
         if pod.owner_uid != job.uid or pod.ended or self._tidied.get(job.uid) == (pod.uid, wanted):
             return ()
-        labels = f"{names.LABEL_UID}={job.uid}"
-        return tuple([Config.from_raw(item) async for item in self._kube.items(CONFIGS, job.namespace, labels=labels)])
+        return tuple([Config.from_raw(item) async for item in self._labelled(CONFIGS, job)])
+
+    async def _policies(self, job: Job, pod: Pod | None, wanted: str) -> tuple[Policy, ...]:
+        """With a living Pod the one that it shall have, or what it has instead; without a Pod all of the job."""
+        if pod is not None and (pod.owner_uid != job.uid or pod.ended or not wanted):
+            return ()
+        raw = await self._kube.get(POLICIES, job.namespace, wanted) if wanted else None
+        named = Policy.from_raw(raw) if raw else None
+        if pod is not None and named is not None and named.owner_uid == job.uid:
+            return (named,)
+        others = [Policy.from_raw(item) async for item in self._labelled(POLICIES, job)]
+        return (*((named,) if named else ()), *(policy for policy in others if policy.name != wanted))
+
+    def _labelled(self, resource: Resource, job: Job) -> AsyncIterator[dict[str, Any]]:
+        return self._kube.items(resource, job.namespace, labels=f"{names.LABEL_UID}={job.uid}")
 
     async def _volume(self, namespace: str, raw: dict[str, Any]) -> Volume:
         volume = Volume.from_raw(raw)

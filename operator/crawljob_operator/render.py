@@ -1,4 +1,4 @@
-"""The objects that a crawl needs, as the API server gets them: volume claim, ConfigMap, Pod.
+"""The objects that a crawl needs, as the API server gets them: volume claim, ConfigMap, NetworkPolicy, Pod.
 
 All are owned by their CrawlJob, so that the garbage collector removes them with it, also without an operator.
 """
@@ -12,7 +12,8 @@ from typing import Any
 from crawljob import API_GROUP, API_VERSION, KIND, manifest
 from crawljob.pod_template import PodTemplate
 from crawljob.spec import CrawlJobSpec, Listen
-from crawljob_operator import identity, names
+from crawljob_operator import identity, names, network
+from crawljob_operator.netsettings import NetworkSettings
 from crawljob_operator.observed import Job
 
 Body = dict[str, Any]
@@ -95,6 +96,16 @@ def config(job: Job, spec: CrawlJobSpec) -> Body:
         "metadata": _metadata(job, config_name(job, spec)),
         "immutable": True,
         "data": {names.CONFIG_FILE: config_text(job, spec)},
+    }
+
+
+def policy(job: Job, spec: CrawlJobSpec, settings: NetworkSettings) -> Body:
+    """The NetworkPolicy of the CrawlJob's Pod."""
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": _metadata(job, network.policy_name(job, spec, settings)),
+        "spec": network.policy_spec(job, spec, settings),
     }
 
 
