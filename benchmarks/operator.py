@@ -44,8 +44,8 @@ from crawljob.summary import Progress
 JOBS = 1000
 MEMORY_MB = 200
 """The most that the operator may ever hold."""
-REFUSED_CALLS_PER_MINUTE = 60
-"""The most that a job which cannot get its Pod may cost the API server."""
+REFUSED_CALLS_PER_MINUTE = 90
+"""The most that a job which cannot get its Pod may cost the API server: its first minute, with some ten reconciles."""
 LIMIT_SECONDS = 1800
 FAILS_ONE_IN = 10
 BESIDE_AT_A_TIME = 4

@@ -26,7 +26,7 @@ GOOD: dict[str, Any] = {"phases": {"Complete": 9}, "beside_phases": {"Complete":
         ({"beside_phases": {"Pending": 3}}, "beside"),
         ({"peak_mb": 201.0}, "memory: 201 MiB"),
         ({"idle_peak_mb": 230.0}, "memory: 230 MiB"),
-        ({"refused_per_minute": 61}, "61 calls"),
+        ({"refused_per_minute": 91}, "91 calls"),
         ({"idle_writes": {"patch crawljobs/status": 1}}, "patch crawljobs/status"),
     ],
 )
