@@ -23,7 +23,8 @@ from crawljob.units import seconds
 from durable_crawler import redirects
 from durable_crawler.addresses import Network
 from durable_crawler.clock import Clock
-from durable_crawler.fetch_body import ACCEPT_ENCODING, Body
+from durable_crawler.fetch_body import Body
+from durable_crawler.fetch_codings import ACCEPT_ENCODING
 from durable_crawler.fetch_connector import Connector, Failure, parser_reason, response_class
 from durable_crawler.outcomes import Exchange, Fetched, Hop, Outcome
 from durable_crawler.parse import is_html
