@@ -10,7 +10,7 @@ from durable_crawler.fetch_codings import DECODABLE, UNREADABLE, Inflater
 from durable_crawler.fetch_connector import Failure
 from durable_crawler.outcomes import Outcome
 
-_MAX_RATIO = 100  # a page that repeats itself reaches 50; a bomb 1,000
+_MAX_RATIO = 100  # a page that repeats itself reaches 50 in gzip and 90 in zstd; a bomb 1,000
 _FREE_OF_RATIO = 1024 * 1024  # decoded bytes that no ratio makes suspicious
 _STEP = 8192  # bytes off the wire that are decoded at once
 _WIRE_SLACK = 65_536  # what framing and incompressible data may add to a body that is within the limit

@@ -29,7 +29,7 @@ LARGE = 2000
 def faulty_site(site: Callable[[], Website]) -> dict[str, Answer]:
     """A large site with everything in it that servers do; fresh for each crawl, because some answers come in turn."""
     answers = tree(LARGE)
-    for number in (7, 900):  # not 503: the host would be asked slowly from then on, as it should be
+    for number in (7, 900):  # not 503: the host would be asked slowly for a while, as it should be
         answers[f"/{number}"] = in_turn(page(status=502), answers[f"/{number}"])
     for number in (15, 515, 1015):
         answers[f"/{number}"] = in_turn(page(status=500), answers[f"/{number}"])
