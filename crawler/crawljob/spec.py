@@ -1,21 +1,30 @@
 """The CrawlJob's spec: every field once, with its bounds, its default and what it means.
 
 The CRD's schema, the reference table, the command line's flags and the file in the Pod are derived from these models
-(``crawljob.crd``, ``crawljob.manifest``). A field is here only when something obeys it. ``cel`` in a field's extra
-schema says to the API server what the validators say to everybody else; both are tested with the same rows.
+(``crawljob.crd``, ``crawljob.manifest``). What lets a crawl into private sites is in ``crawljob.access``. A field is
+here only when something obeys it. ``cel`` in a field's extra schema says to the API server what the validators say to
+everybody else; both are tested with the same rows.
 """
 
 from __future__ import annotations
 
+import re
 from ipaddress import IPv4Network, IPv6Network, ip_network
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 import ada_url
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
-from pydantic.alias_generators import to_camel
+from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from crawljob import __version__
-from crawljob.units import DurationWithin, Quantity, ResourceQuantity, quantity, seconds
+from crawljob.access import CaBundle, Headers, Proxy, authority
+from crawljob.lifecycle import Backoff, PodFailurePolicy, RestartPolicy
+from crawljob.model import Model, cel
+from crawljob.patterns import PATTERN_SYNTAX, UrlPatterns
+from crawljob.pod_template import PodTemplate, Resources
+from crawljob.ranges import STAND_FOR_IPV4
+from crawljob.storage import DEFAULT_STORAGE_SIZE, Storage
+from crawljob.units import DurationWithin, quantity, seconds
 
 SEEDS_MAX_BYTES = 200 * 1024  # a client-side `kubectl apply` keeps the object in an annotation of at most 256 KiB
 
@@ -23,15 +32,6 @@ URL_MAX_LENGTH = 2048
 """Characters of a URL in its canonical form (law L10)."""
 
 DEFAULT_USER_AGENT = f"durable-crawler/{__version__} (+https://durable-crawler.io/about)"
-DEFAULT_STORAGE_SIZE = "1Gi"
-
-
-def cel(rule: str, message: str, expression: str | None = None) -> dict[str, Any]:
-    """A CEL rule for the API server, as extra schema of a field or a model."""
-    entry = {"rule": rule, "message": message}
-    if expression is not None:
-        entry["messageExpression"] = expression
-    return {"x-kubernetes-validations": [entry]}
 
 
 def _web_address(seed: str) -> str:
@@ -65,8 +65,23 @@ Seed = Annotated[
 ]
 
 
-_TRANSITIONAL = tuple(map(IPv6Network, ("::/96", "::ffff:0:0/96", "64:ff9b::/96", "2001::/32", "2002::/16")))
-"""IPv6 addresses that stand for IPv4 ones. They are judged by those: to allow some of these would allow nothing."""
+def _url_pattern(pattern: str) -> str:
+    if not re.fullmatch(PATTERN_SYNTAX, pattern):
+        raise ValueError(
+            "must begin with / (path and query), * or an http or https URL's lower-case host, "
+            "and be escaped as a URL is (no spaces, no #, %C3%A9 for é)"
+        )
+    return pattern
+
+
+# In whole canonical URLs: one that cannot match any is a mistake that nobody would notice.
+Pattern = Annotated[
+    str,
+    Field(min_length=1, max_length=256, json_schema_extra={"pattern": PATTERN_SYNTAX}),
+    AfterValidator(_url_pattern),
+]
+
+
 _OWN = IPv6Network("::/127")  # unspecified and loopback, which stand for nothing
 
 
@@ -82,7 +97,8 @@ def _network(cidr: str) -> str:
 
 
 def _stands_for_ipv4(network: IPv6Network) -> bool:
-    return not network.subnet_of(_OWN) and any(network.subnet_of(other) for other in _TRANSITIONAL)
+    # Such addresses are judged by the IPv4 ones: to allow some of them would allow nothing.
+    return not network.subnet_of(_OWN) and any(network.subnet_of(other) for other in STAND_FOR_IPV4)
 
 
 # A pattern for what is cheap to say, CEL for the rest (`isCIDR` alone takes host bits).
@@ -101,22 +117,22 @@ Cidr = Annotated[
 ]
 
 
-class Model(BaseModel):
-    """What all parts share: camelCase outside, unknown fields refused, nothing changes after construction."""
-
-    model_config = ConfigDict(
-        alias_generator=to_camel,
-        extra="forbid",
-        frozen=True,
-        strict=True,
-        validate_by_alias=True,
-        validate_by_name=True,
-    )
-
-
 class Scope(Model):
     """Which pages belong to the crawl, besides the seeds' authorities."""
 
+    include: tuple[Pattern, ...] = Field(
+        (),
+        max_length=100,
+        description="If there are any, only URLs that one of these patterns matches, and the seeds. A pattern is "
+        "compared with the whole URL or, beginning with /, with its path and query; * is any characters, everything "
+        "else is itself: /docs/*, *.html, https://docs.example.org/*?lang=en.",
+    )
+    exclude: tuple[Pattern, ...] = Field(
+        (),
+        max_length=100,
+        description="No URL that one of these patterns matches, whatever include says; a redirect to one is not "
+        "followed. No seed may be excluded.",
+    )
     max_depth: int = Field(16, ge=0, le=1000, description="Links followed from a seed; a seed has depth 0.")
     max_pages: int = Field(
         10_000,
@@ -182,6 +198,17 @@ class Fetch(Model):
         description="The User-Agent header. It begins with a product token (letters, _ and -), and should say "
         "where the owner of a site finds out more.",
     )
+    headers: Headers = Field(
+        (), description="Headers for single origins, with values from Secrets: how a crawl gets into a private site."
+    )
+    ca_bundle: CaBundle | None = Field(
+        None,
+        description="PEM certificates of authorities that are trusted besides the system's; TLS is always verified. "
+        "Outside a cluster it is the file that --ca-bundle names.",
+    )
+    proxy: Proxy | None = Field(
+        None, description="A proxy that all requests go through; the environment's proxies never are."
+    )
 
 
 class Network(Model):
@@ -231,58 +258,6 @@ class Listen(Model):
     port: int = Field(9090, ge=1, le=65535, description="TCP port.")
 
 
-class Storage(Model):
-    """The volume of the frontier. It cannot be changed once the CrawlJob exists."""
-
-    model_config = ConfigDict(
-        json_schema_extra=cel("self == oldSelf", "cannot be changed; make a new CrawlJob for another volume")
-    )
-
-    size: Quantity = Field(DEFAULT_STORAGE_SIZE, description="Size of the volume.")
-    storage_class_name: str | None = Field(
-        None,
-        min_length=1,
-        max_length=253,
-        description="StorageClass of the volume; the cluster's default without it.",
-    )
-    access_modes: tuple[Literal["ReadWriteOncePod", "ReadWriteOnce"], ...] = Field(
-        ("ReadWriteOncePod",),
-        min_length=1,
-        max_length=1,
-        description="ReadWriteOnce only where the storage driver cannot do ReadWriteOncePod.",
-    )
-
-
-class Backoff(Model):
-    """The wait before a restart: initialSeconds × multiplier^n, at most maxSeconds, ±10 %."""
-
-    model_config = ConfigDict(
-        json_schema_extra=cel("self.maxSeconds >= self.initialSeconds", "maxSeconds must be at least initialSeconds")
-    )
-
-    initial_seconds: int = Field(10, ge=1, le=3600, description="Wait before the first restart.")
-    max_seconds: int = Field(300, ge=1, le=86_400, description="Longest wait.")
-    multiplier: int = Field(2, ge=1, le=10, description="Growth from one wait to the next.")
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        if self.max_seconds < self.initial_seconds:
-            raise ValueError("maxSeconds must be at least initialSeconds")
-        return self
-
-
-class RestartPolicy(Model):
-    """What happens when the crawler's Pod ends before the crawl does."""
-
-    backoff_limit: int = Field(
-        6, ge=0, le=1000, description="Failures in a row after which the job is Failed; a healthy run starts anew."
-    )
-    backoff: Backoff = Field(default_factory=Backoff, description="The wait before a restart.")
-    reset_after_seconds: int = Field(
-        600, ge=1, le=86_400, description="A Pod that ran for this long was healthy: failures are counted from 0 again."
-    )
-
-
 class Telemetry(Model):
     """Where traces and metrics are sent."""
 
@@ -313,33 +288,8 @@ class Telemetry(Model):
         return self
 
 
-class Resources(Model):
-    """Requests and limits of the crawler's container."""
-
-    requests: dict[Literal["cpu", "memory", "ephemeral-storage"], ResourceQuantity] = Field(
-        default_factory=dict, description="What the scheduler keeps free."
-    )
-    limits: dict[Literal["cpu", "memory", "ephemeral-storage"], ResourceQuantity] = Field(
-        default_factory=dict, description="What the kubelet enforces."
-    )
-
-
-class PodTemplate(Model):
-    """What may be said about the crawler's Pod; everything else is fixed and fits the restricted profile."""
-
-    resources: Resources = Field(default_factory=Resources, description="Requests and limits of the container.")
-
-
 class CrawlJobSpec(Model):
     """A bounded, polite crawl of the sites that its seeds name."""
-
-    model_config = ConfigDict(
-        # `self == oldSelf` on an optional field is not asked when the field comes or goes.
-        json_schema_extra=cel(
-            "has(self.storage) == has(oldSelf.storage)",
-            "storage cannot be changed; make a new CrawlJob for another volume",
-        )
-    )
 
     seeds: tuple[Seed, ...] = Field(
         min_length=1,
@@ -355,9 +305,47 @@ class CrawlJobSpec(Model):
     image: str | None = Field(
         None, min_length=1, max_length=512, description="The crawler's image; the operator's own without it."
     )
-    storage: Storage = Field(default_factory=Storage, description="The volume of the frontier.")
+    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = Field(
+        None, description="When the kubelet pulls the image; Kubernetes' own rule without it."
+    )
+    storage: Storage = Field(
+        default_factory=Storage, json_schema_extra={"default": {}}, description="The volume of the frontier."
+    )
     restart_policy: RestartPolicy = Field(
         default_factory=RestartPolicy, description="What happens when the Pod ends before the crawl does."
+    )
+    pod_failure_policy: PodFailurePolicy = Field(
+        default_factory=PodFailurePolicy, description="Which ends of a Pod are failures, in the shape of batch/v1."
+    )
+    active_deadline_seconds: int | None = Field(
+        None,
+        ge=1,
+        le=2**31 - 1,
+        description="Seconds that the crawler may run, all its Pods together; waits and suspension do not count. "
+        "Then the job is Failed.",
+    )
+    start_deadline_seconds: int = Field(
+        900,
+        ge=0,
+        le=2**31 - 1,
+        description="Seconds from the making of a Pod until its crawler runs (scheduling, volume, image); then the job "
+        "is Failed. 0 waits for ever.",
+    )
+    ttl_seconds_after_finished: int | None = Field(
+        None,
+        alias="ttlSecondsAfterFinished",
+        ge=0,
+        le=2**31 - 1,
+        description="Seconds after which a finished CrawlJob is deleted, and with it its volume unless that is "
+        "retained; never without it. What applies it again from Git crawls again.",
+    )
+    restart_requested_at: str | None = Field(
+        None,
+        min_length=1,
+        max_length=64,
+        description="Any text, such as the time; another one than status.observedRestartRequest restarts the crawl "
+        "once, also a finished one. Pages that failed or were quarantined are then tried again, and "
+        "activeDeadlineSeconds begins anew.",
     )
     suspend: bool = Field(False, description="Stops the crawl gracefully and keeps its volume; false resumes it.")
     telemetry: Telemetry = Field(default_factory=Telemetry, description="Where traces and metrics are sent.")
@@ -371,6 +359,44 @@ class CrawlJobSpec(Model):
         if size > SEEDS_MAX_BYTES:
             raise ValueError(f"seeds have {size} bytes together; at most {SEEDS_MAX_BYTES} are allowed")
         return self
+
+    @model_validator(mode="after")
+    def _no_seed_is_excluded(self) -> Self:
+        """A seed asks for what ``exclude`` forbids: one of them is a mistake, and nobody but the author knows which."""
+        exclude = UrlPatterns(exclude=self.scope.exclude)
+        rulings = [exclude.ruling(ada_url.URL(seed).href.partition("#")[0]) for seed in self.seeds if exclude]
+        self._refuse(
+            [
+                (("seeds", number), f"is excluded by {ruling.pattern} of scope.exclude")
+                for number, ruling in enumerate(rulings)
+                if not ruling.admitted
+            ]
+        )
+        return self
+
+    @model_validator(mode="after")
+    def _headers_are_for_seeds(self) -> Self:
+        """Not in CEL: 1000 seeds against 32 headers are beyond its cost budget."""
+        approved = {authority(seed) for seed in self.seeds} if self.fetch.headers else set()
+        self._refuse(
+            [
+                (("fetch", "headers", number, "origin"), "is on no seed's host: the crawl would never go there")
+                for number, header in enumerate(self.fetch.headers)
+                if authority(header.origin) not in approved
+            ]
+        )
+        return self
+
+    def _refuse(self, problems: list[tuple[tuple[str | int, ...], str]]) -> None:
+        """Raise for what only a look at several fields shows, under the path of the field that must change."""
+        if problems:
+            errors = [
+                InitErrorDetails(
+                    type=PydanticCustomError("contradiction", "{what}", {"what": what}), loc=where, input=None
+                )
+                for where, what in problems
+            ]
+            raise ValidationError.from_exception_data(type(self).__name__, errors)
 
 
 __all__ = [

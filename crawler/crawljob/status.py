@@ -46,6 +46,7 @@ class Termination(_Status):
     """How one Pod ended."""
 
     pod_uid: str = Field(alias="podUID", description="The Pod's UID: its end is counted once.")
+    attempt: int = Field(0, description="Number of this Pod, from 1; its span's id follows from it.")
     exit_code: int | None = Field(None, description="Exit code of the crawler; none where the kubelet reported none.")
     signal: int | None = None
     reason: str = Field(max_length=64, description="OOMKilled, Evicted, Interrupted, Error, PodDeleted, ...")
@@ -78,6 +79,8 @@ class CrawlJobStatus(_Status):
     next_restart_time: Time | None = None
     start_time: Time | None = Field(None, description="When the first Pod was made.")
     completion_time: Time | None = Field(None, description="When the job became Complete or Failed.")
+    active_seconds: int = Field(0, description="Seconds that the Pods which have ended have run.")
+    observed_restart_request: str | None = Field(None, description="The latest restartRequestedAt that was followed.")
     spec_hash: str = Field("", description="Hash of what shapes the current Pod.")
     progress: ReportedProgress | None = None
     trace_id: str = Field("", alias="traceID", description="The one trace of this CrawlJob, in hexadecimal digits.")

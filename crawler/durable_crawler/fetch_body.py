@@ -7,7 +7,7 @@ way for a whole page.
 from __future__ import annotations
 
 from durable_crawler.fetch_codings import DECODABLE, UNREADABLE, Inflater
-from durable_crawler.fetch_connector import Failure
+from durable_crawler.fetch_failure import Failure
 from durable_crawler.outcomes import Outcome
 
 _MAX_RATIO = 100  # a page that repeats itself reaches 50 in gzip and 90 in zstd; a bomb 1,000

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import brotli
 
-from durable_crawler.fetch_connector import Failure
+from durable_crawler.fetch_failure import Failure
 from durable_crawler.outcomes import Outcome
 
 if sys.version_info >= (3, 14):

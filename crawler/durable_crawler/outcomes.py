@@ -25,6 +25,8 @@ class Outcome(StrEnum):
     """The connection ended before the body did."""
     REDIRECT_OUT_OF_SCOPE = "redirect_out_of_scope"
     """A redirect to another authority: recorded, never contacted."""
+    REDIRECT_EXCLUDED = "redirect_excluded"
+    """A redirect to a page that ``scope.include`` and ``scope.exclude`` leave out: recorded, never requested."""
     REDIRECT_INVALID = "redirect_invalid"
     """A redirect without a usable Location, a loop, or more than 10 hops."""
     ADDRESS_REFUSED = "address_refused"
@@ -32,6 +34,10 @@ class Outcome(StrEnum):
     DNS_ERROR = "dns_error"
     CONNECT_ERROR = "connect_error"
     CONNECT_TIMEOUT = "connect_timeout"
+    PROXY_UNREACHABLE = "proxy_unreachable"
+    """No connection to the proxy came about, which says nothing of the host: the page is given back and waits."""
+    PROXY_REFUSED = "proxy_refused"
+    """The proxy does not let us through (403, 407 and the like), or may not be connected to itself."""
     TLS_ERROR = "tls_error"
     TLS_TIMEOUT = "tls_timeout"
     HEADER_TIMEOUT = "header_timeout"
@@ -51,7 +57,8 @@ class Outcome(StrEnum):
         return self not in _NO_FAILURES
 
 
-_NO_FAILURES = frozenset({Outcome.OK, Outcome.NOT_HTML, Outcome.REDIRECT_OUT_OF_SCOPE, Outcome.ROBOTS_DISALLOWED})
+_LEFT_ALONE = {Outcome.REDIRECT_OUT_OF_SCOPE, Outcome.REDIRECT_EXCLUDED, Outcome.ROBOTS_DISALLOWED}
+_NO_FAILURES = frozenset({Outcome.OK, Outcome.NOT_HTML, *_LEFT_ALONE})
 
 
 @dataclass(frozen=True, slots=True)

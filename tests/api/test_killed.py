@@ -16,11 +16,12 @@ from tests.support.apiserver import ApiServer, Raw
 from tests.support.builders import summary
 
 from crawljob_operator.kube import Kube
+from crawljob_operator.netsettings import NetworkSettings
 from crawljob_operator.progress import ProgressReader
 from crawljob_operator.reconcile import Reconciler
 from crawljob_operator.workqueue import Key
 
-WRITES = 15  # of an undisturbed life with one failure, Events included
+WRITES = 16  # of an undisturbed life with one failure, Events included
 IMAGE = "registry.example/crawler:1"
 
 
@@ -59,7 +60,9 @@ class Life:
         self._born()
 
     def _born(self) -> None:
-        self._reconciler = Reconciler(self._kube, self._progress, IMAGE, lambda: datetime.now(UTC) + self._late)
+        self._reconciler = Reconciler(
+            self._kube, self._progress, IMAGE, NetworkSettings(), clock=lambda: datetime.now(UTC) + self._late
+        )
 
     async def settle(self) -> None:
         """Reconcile for as long as there is something to do at once."""

@@ -11,7 +11,7 @@ from tests.support.codings import COMPRESS, bomb, brotlied, zstded
 
 from durable_crawler.fetch_body import Body
 from durable_crawler.fetch_codings import ACCEPT_ENCODING, DECODABLE
-from durable_crawler.fetch_connector import Failure
+from durable_crawler.fetch_failure import Failure
 from durable_crawler.outcomes import Outcome
 
 MIB = 1 << 20
