@@ -224,7 +224,7 @@ def smallest_gap(times: list[float]) -> float:
 
 
 @pytest.mark.parametrize("retry_after", [None, 0])
-def test_scenario_9_eight_429s_in_parallel_are_one_incident(retry_after: float | None) -> None:
+def test_scenario_09_eight_429s_in_parallel_are_one_incident(retry_after: float | None) -> None:
     pages = names(8)
     web = Web({A: page(*pages), **{url: [busy(retry_after), page()] for url in pages}})
     crawl = Crawl.of(web, fetch={"perHost": 8, "workers": 8})
@@ -305,7 +305,7 @@ def test_a_host_that_comes_back_from_an_outage_is_soon_asked_as_before() -> None
 # Retry-After
 
 
-def test_scenario_3_retry_after_holds_for_the_host_and_for_no_other() -> None:
+def test_scenario_03_retry_after_holds_for_the_host_and_for_no_other() -> None:
     web = Web({A: page(*names(4)), B: page(*names(50, B)), f"{A}0": [busy(7), page()]})
     run(Crawl.of(web, A, B, fetch={"perHost": 1}))
     (asked, again) = (at for url, at in web.pages if url == f"{A}0")
@@ -314,7 +314,7 @@ def test_scenario_3_retry_after_holds_for_the_host_and_for_no_other() -> None:
     assert web.times(B)[-1] <= 51 * LATENCY + 0.1, "the other host goes on at its own pace"
 
 
-def test_scenario_3_retry_after_survives_a_kill() -> None:
+def test_scenario_03_retry_after_survives_a_kill() -> None:
     web = Web({A: page(*names(4)), f"{A}0": [busy(7), page()]})
     crawl = Crawl.of(web, fetch={"perHost": 1})
 
@@ -339,7 +339,7 @@ def test_a_longer_retry_after_than_the_spec_allows_is_cut() -> None:
 # Gaps
 
 
-def test_scenario_4_a_crawl_delay_of_half_a_second_is_kept_by_eight_slots() -> None:
+def test_scenario_04_a_crawl_delay_of_half_a_second_is_kept_by_eight_slots() -> None:
     robots = {f"{A}robots.txt": text("User-agent: *\nCrawl-delay: 0.5\n")}
     web = Web({A: page(*names(30)), **robots})
     run(Crawl.of(web, fetch={"perHost": 8, "workers": 8}, robots="obey"))

@@ -84,7 +84,7 @@ def test_without_a_gap_nothing_is_kept() -> None:
     assert own.behaved(ONE, Effect.ANSWERED, clock.monotonic(), None) is False
 
 
-def test_scenario_9_failures_in_parallel_are_one_incident() -> None:
+def test_scenario_09_failures_in_parallel_are_one_incident() -> None:
     clock = ManualClock()
     now, own = clock.monotonic(), board(clock, per_host=8)
     for _ in range(8):
