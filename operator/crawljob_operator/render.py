@@ -133,6 +133,8 @@ def pod(job: Job, spec: CrawlJobSpec, attempt: int, default_image: str, limit_se
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
             "terminationGracePeriodSeconds": spec.pod_template.termination_grace_period_seconds,
+            # No appArmorProfile: the field is of Kubernetes 1.30. The runtime's default profile is in force without it,
+            # and the annotations that would take it away are none that a CrawlJob may have.
             "securityContext": {
                 "runAsNonRoot": True,
                 "runAsUser": names.USER_ID,

@@ -502,7 +502,7 @@ def test_the_pods_template_is_followed_and_stays_restricted() -> None:
     """Everything that may be said, at once."""
     template: dict[str, Any] = {
         "labels": {"team": "docs"},
-        "annotations": {"sidecar.example/inject": "false"},
+        "annotations": {"sidecar.istio.io/inject": "false", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"},
         "resources": {"limits": {"memory": "1Gi"}},
         "nodeSelector": {"disk": "ssd"},
         "tolerations": [{"key": "crawl", "operator": "Exists", "effect": "NoSchedule"}],
@@ -529,7 +529,7 @@ def test_the_pods_template_is_followed_and_stays_restricted() -> None:
     assert spec["terminationGracePeriodSeconds"] == 60
     assert [variable for variable in container["env"] if variable in template["env"]] == template["env"]
     assert container["imagePullPolicy"] == "Always"
-    assert violations(spec) == []
+    assert violations(body) == []
 
 
 @pytest.mark.parametrize(
@@ -541,6 +541,17 @@ def test_the_pods_template_is_followed_and_stays_restricted() -> None:
         ({"labels": {names.LABEL_UID: "mine"}}, "podTemplate.labels"),
         ({"labels": {names.LABEL_MANAGED_BY: "me"}}, "podTemplate.labels"),
         ({"labels": {"bad key": "x"}}, "podTemplate.labels"),
+        *(
+            ({"annotations": {key: value}}, "podTemplate.annotations")
+            for key, value in (
+                ("container.apparmor.security.beta.kubernetes.io/crawler", "unconfined"),
+                ("seccomp.security.alpha.kubernetes.io/pod", "unconfined"),
+                ("k8s.v1.cni.cncf.io/networks", "storage"),
+                ("k8s.ovn.org/pod-networks", "{}"),
+                ("io.kubernetes.cri-o.Devices", "/dev/fuse"),
+                ("sidecar.istio.io/userVolume", "[]"),
+            )
+        ),
         ({"env": [{"name": "TRACEPARENT", "value": "x"}]}, "podTemplate.env[0].name"),
         ({"env": [{"name": "A", "value": "x", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]}, "env[0]"),
         ({"env": [{"name": "A"}, {"name": "A"}]}, "podTemplate.env"),

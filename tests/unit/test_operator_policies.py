@@ -113,9 +113,9 @@ def test_secrets_are_mounted_key_by_key_and_never_read() -> None:
     ]
     owner = job(fetch={"headers": headers})
     assert owner.spec is not None
-    spec = render.pod(owner, owner.spec, 1, "i")["spec"]
-    (container,) = spec["containers"]
-    assert violations(spec) == []
+    body = render.pod(owner, owner.spec, 1, "i")
+    spec, (container,) = body["spec"], body["spec"]["containers"]
+    assert violations(body) == []
     assert spec["volumes"][3:] == [
         {
             "name": "secret-0",
@@ -149,11 +149,11 @@ def test_certificates_are_one_file(reference: str, volume: dict[str, dict[str, s
     """From either kind; its name in the Pod does not depend on the key."""
     owner = job(fetch={"caBundle": {reference: {"name": "ours", "key": "root.crt"}}})
     assert owner.spec is not None
-    spec = render.pod(owner, owner.spec, 1, "i")["spec"]
-    (container,) = spec["containers"]
+    body = render.pod(owner, owner.spec, 1, "i")
+    spec, (container,) = body["spec"], body["spec"]["containers"]
     ((kind, source),) = volume.items()
     content = {**source, "items": [{"key": "root.crt", "path": "ca.pem"}], "defaultMode": 0o440}
-    assert violations(spec) == []
+    assert violations(body) == []
     assert spec["volumes"][3:] == [{"name": "ca", kind: content}]
     assert container["volumeMounts"][3:] == [{"name": "ca", "mountPath": "/etc/crawljob-ca", "readOnly": True}]
     assert container["args"][-2:] == ["--ca-bundle", "/etc/crawljob-ca/ca.pem"]
