@@ -93,6 +93,18 @@ def test_a_wrong_configuration_fails_at_once(operator: Operator, crawl: Crawl) -
     assert (failed["reason"], failed["message"]) == ("InvalidConfiguration", "spec.fetch: no such thing")
 
 
+def test_a_typo_in_what_is_passed_on_is_named(operator: Operator, crawl: Crawl) -> None:
+    """The API server would drop the field, and the Pod would run anywhere."""
+    terms = [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "labelSelektor": {}}]
+    crawl.apply(podTemplate={"affinity": {"nodeAffinty": {}}, "topologySpreadConstraints": terms})
+    crawl.wait_phase("Stalled")
+    stalled = crawl.condition("Stalled")
+    assert stalled["reason"] == "PodAdmissionRejected"
+    assert 'unknown field "spec.affinity.nodeAffinty"' in stalled["message"]
+    assert 'unknown field "spec.topologySpreadConstraints[0].labelSelektor"' in stalled["message"]
+    assert crawl.kubelet.pods() == []
+
+
 def test_an_evicted_pod_is_replaced_and_not_counted(operator: Operator, crawl: Crawl) -> None:
     """Exit 0 of a Pod that was taken down is no end of a crawl, and not its fault."""
     crawl.apply()
