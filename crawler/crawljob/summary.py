@@ -42,12 +42,14 @@ class RunSummary(_Wire):
     reason: str = Field(max_length=64, pattern="^[A-Za-z]+$", description="CamelCase, as in a condition.")
     message: str = Field("", description="One sentence for people.")
     exit_code: int = Field(ge=0, le=255)
-    progress: Progress = Progress()
+    progress: Progress | None = Field(
+        None, description="What the frontier held at the end; none where it could not be opened."
+    )
     version: str = ""
 
     def to_json(self) -> str:
         """Compact JSON; a long message is cut so that the whole stays under ``MAX_BYTES``."""
-        text = self.model_dump_json(by_alias=True)
+        text = self.model_dump_json(by_alias=True, exclude_none=True)
         excess = len(text.encode()) - (MAX_BYTES - 1)
         if excess <= 0:
             return text
@@ -55,7 +57,7 @@ class RunSummary(_Wire):
         kept = self.message
         while excess > 0 and kept:
             kept = kept[: max(0, len(kept) - max(excess // 6, 1))]
-            text = self.model_copy(update={"message": kept}).model_dump_json(by_alias=True)
+            text = self.model_copy(update={"message": kept}).model_dump_json(by_alias=True, exclude_none=True)
             excess = len(text.encode()) - (MAX_BYTES - 1)
         return text
 

@@ -11,6 +11,7 @@ from tests.support.builders import NOW, around, ended, job, pod, running, summar
 
 from crawljob.problems import Problem
 from crawljob.status import CrawlJobStatus
+from crawljob.summary import Progress, RunSummary
 from crawljob_operator import render
 from crawljob_operator.actions import CreateConfig, CreatePod, CreateVolume, DeleteConfig, DeletePod
 from crawljob_operator.conditions import find
@@ -174,6 +175,17 @@ def test_complete_keeps_the_pod_and_takes_the_counts() -> None:
     assert decision.status.restarts == 0
     assert decision.status.progress is not None
     assert decision.status.progress.done == 9
+
+
+def test_a_crawler_that_could_not_count_takes_no_counts_away() -> None:
+    """It could not open its frontier: its summary has no numbers, and those of before stand."""
+    owner = job()
+    owner = after(owner, decide(owner, around(owner, running(owner), progress=Progress(done=5000)), NOW))
+    said = RunSummary(outcome="failed", reason="FrontierOwned", exit_code=14).to_json()
+    decision = decide(owner, around(owner, ended(owner, 14, message=said)), NOW)
+    assert condition(decision, "Ready") == ("False", "FrontierOwned")
+    assert decision.status.progress is not None
+    assert decision.status.progress.done == 5000
 
 
 def test_complete_removes_a_pod_that_a_sidecar_keeps_alive() -> None:
