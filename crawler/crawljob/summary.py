@@ -13,6 +13,9 @@ from pydantic.alias_generators import to_camel
 MAX_BYTES = 4096
 """The kubelet keeps this much of a termination message."""
 
+COUNT_MAX = 2**53
+"""What every reader of JSON holds exactly; the API server refuses a status with more than an int64."""
+
 Outcome = Literal["finished", "interrupted", "failed"]
 
 
@@ -25,14 +28,14 @@ class _Wire(BaseModel):
 class Progress(_Wire):
     """Counts of one database snapshot. ``failed`` is the part of ``done`` that ended without a usable page."""
 
-    done: int = Field(0, ge=0, description="Pages with a result.")
-    pending: int = Field(0, ge=0, description="Pages that can be claimed.")
-    leased: int = Field(0, ge=0, description="Pages being worked on.")
-    deferred: int = Field(0, ge=0, description="Pages that wait for a retry.")
-    failed: int = Field(0, ge=0, description="The part of done that ended without a usable page.")
-    quarantined: int = Field(0, ge=0, description="Pages set aside after killing the process repeatedly.")
-    bytes: int = Field(0, ge=0, description="Decoded bytes of all bodies.")
-    rate: float = Field(0.0, ge=0, description="Pages per second lately.")
+    done: int = Field(0, ge=0, le=COUNT_MAX, description="Pages with a result.")
+    pending: int = Field(0, ge=0, le=COUNT_MAX, description="Pages that can be claimed.")
+    leased: int = Field(0, ge=0, le=COUNT_MAX, description="Pages being worked on.")
+    deferred: int = Field(0, ge=0, le=COUNT_MAX, description="Pages that wait for a retry.")
+    failed: int = Field(0, ge=0, le=COUNT_MAX, description="The part of done that ended without a usable page.")
+    quarantined: int = Field(0, ge=0, le=COUNT_MAX, description="Pages set aside after killing the process repeatedly.")
+    bytes: int = Field(0, ge=0, le=COUNT_MAX, description="Decoded bytes of all bodies.")
+    rate: float = Field(0.0, ge=0, allow_inf_nan=False, description="Pages per second lately.")
 
 
 class RunSummary(_Wire):
