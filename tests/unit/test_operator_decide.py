@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from tests.support.builders import NOW, around, ended, job, pod, running, summary
 
-from crawljob.problems import Problem
+from crawljob import manifest
+from crawljob.problems import InvalidInputError, Problem
 from crawljob.status import CrawlJobStatus
 from crawljob.summary import Progress, RunSummary
 from crawljob_operator import render
@@ -34,6 +35,21 @@ def after(owner: Job, decision: Decision, **fields: object) -> Job:
 def with_running(owner: Job) -> Job:
     """A CrawlJob whose running Pod is recorded."""
     return after(owner, decide(owner, around(owner, running(owner)), NOW))
+
+
+@pytest.mark.parametrize(("seeds", "left"), [(40, 0), (1000, 798)])
+def test_an_invalid_spec_is_told_in_whole_problems(seeds: int, left: int) -> None:
+    """Forty bad seeds are forty problems; of more than a condition holds, it says how many there are besides."""
+    bad = [f"ftp://{number:03}.example/{'x' * 80}" for number in range(seeds)]
+    with pytest.raises(InvalidInputError) as refused:
+        manifest.parse({"seeds": bad})
+    owner = replace(job(), spec=None, problems=refused.value.problems)
+    found = find(decide(owner, Seen(), NOW).status.conditions, "Stalled")
+    assert found is not None
+    assert len(found.message) <= 32_768
+    said = found.message.split("; ")
+    assert said[: seeds - left] == [str(problem) for problem in refused.value.problems[: seeds - left]]
+    assert said[seeds - left :] == ([f"and {left} more"] if left else [])
 
 
 def test_a_new_job_gets_everything_pod_last() -> None:

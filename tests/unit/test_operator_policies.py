@@ -20,6 +20,7 @@ from crawljob.spec import Backoff
 from crawljob.status import CrawlJobStatus
 from crawljob.summary import Progress
 from crawljob_operator import backoff, identity, rbac, render, times
+from crawljob_operator.announce import _shortened
 from crawljob_operator.decide import decide
 from crawljob_operator.handlers import owner_key
 from crawljob_operator.kube import _error
@@ -253,6 +254,16 @@ def test_errors_are_read_from_whatever_answers() -> None:
     assert _error(502, b"<html>bad gateway").status == 502
     body = b'{"reason": "Forbidden", "details": {"causes": [{"reason": "NamespaceTerminating"}]}}'
     assert _error(403, body).reason == "NamespaceTerminating"
+
+
+def test_an_event_ends_with_a_whole_problem() -> None:
+    """It holds 1,024 characters; the status has the rest."""
+    assert _shortened("a word") == "a word"
+    problems = "; ".join(f"spec.seeds[{number}]: must be an absolute URL" for number in range(40))
+    said = _shortened(problems)
+    assert len(said) <= 1024
+    assert said.endswith("must be an absolute URL; ... (in full in the status)")
+    assert len(_shortened("x" * 5000)) == 1024
 
 
 async def test_a_key_is_worked_on_once_at_a_time_and_not_forgotten() -> None:
