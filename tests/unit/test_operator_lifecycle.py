@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from tests.support.builders import NOW, around, ended, job, pod, running, summary
+from tests.support.builders import NOW, UID, around, ended, job, pod, running, summary
 from tests.support.podsecurity import violations
 
 from crawljob import manifest
@@ -16,8 +16,11 @@ from crawljob.problems import InvalidInputError
 from crawljob.status import CrawlJobStatus
 from crawljob_operator import names, render
 from crawljob_operator.actions import ChangeVolume, CreateConfig, CreatePod, CreateVolume, DeleteJob, DeletePod
+from crawljob_operator.apply import apply
 from crawljob_operator.conditions import find
 from crawljob_operator.decide import Decision, decide
+from crawljob_operator.kube import ApiError, ConflictError, Kube, NotFoundError
+from crawljob_operator.netsettings import NetworkSettings
 from crawljob_operator.observed import Job, Note, Pod, Refusal, Seen, Volume
 
 GIBIBYTE = Decimal(1024**3)
@@ -496,6 +499,47 @@ def test_a_refusal_is_an_event_once() -> None:
 
 
 # podTemplate
+
+
+class Volumes(Kube):
+    """An API server that refuses what it is told to, and notes what it took."""
+
+    def __init__(self, refused: str, error: ApiError) -> None:
+        self._refused, self._error = refused, error
+        self.took: list[str] = []
+
+    async def patch(self, resource: Any, namespace: str, name: str, patch: dict[str, Any], *, part: str = "") -> Any:
+        assert patch["metadata"]["uid"] == "volume-1"
+        (what,) = {*patch, *patch["metadata"]} - {"metadata", "uid"}
+        if what == self._refused:
+            raise self._error
+        self.took.append(what)
+
+    async def delete(self, resource: Any, namespace: str, name: str, uid: str) -> None:
+        self.took.append(f"delete {resource.plural}")
+
+
+@pytest.mark.parametrize(
+    ("refused", "error", "took"),
+    [
+        ("", ApiError(500, "", ""), ["ownerReferences", "spec", "delete crawljobs"]),
+        ("spec", ApiError(403, "Forbidden", "no expansion"), ["ownerReferences"]),
+        ("spec", ConflictError(409, "Conflict", "another UID"), ["ownerReferences"]),
+        ("ownerReferences", ConflictError(409, "Conflict", "another UID"), []),
+        ("ownerReferences", NotFoundError(404, "NotFound", "gone"), []),
+    ],
+    ids=["all is well", "no growth", "conflict at the size", "conflict at the owner", "gone"],
+)
+async def test_a_volume_that_is_to_stay_is_let_go_before_its_job_is_deleted(
+    refused: str, error: ApiError, took: list[str]
+) -> None:
+    """Whatever becomes of its size; and while it is open whose it is, the job stays and is looked at again at once."""
+    kube = Volumes(refused, error)
+    actions = (ChangeVolume("docs", "volume-1", "3Gi", owned=False), DeleteJob(UID))
+    applied = await apply(kube, job(), actions, "image", NetworkSettings())
+    assert kube.took == took
+    assert applied.changed == (took[-1:] != ["delete crawljobs"])
+    assert (applied.resize_refused is not None) == (error.status == 403)
 
 
 def test_the_pods_template_is_followed_and_stays_restricted() -> None:
