@@ -71,6 +71,8 @@ class Pod:
     owner_uid: str = ""
     phase: str = "Pending"
     deleting: bool = False
+    gone_by: datetime | None = None
+    """When it should be gone that is being deleted: Kubernetes' ``deletionTimestamp`` has the grace in it."""
     node: str = ""
     ip: str = ""
     spec_hash: str = ""
@@ -79,7 +81,8 @@ class Pod:
     config_name: str = ""
     created_at: datetime | None = None
     ready: bool = False
-    not_ready: Note | None = None
+    node_silent: bool = False
+    """Whether it was found not ready by the node controller, because its node does not answer."""
     unscheduled: Note | None = None
     disruption: Note | None = None
     conditions: frozenset[tuple[str, str]] = frozenset()
@@ -108,6 +111,7 @@ class Pod:
         metadata, spec, status = _map(raw, "metadata"), _map(raw, "spec"), _map(raw, "status")
         labels = _map(metadata, "labels")
         conditions = {str(item.get("type")): item for item in _maps(status, "conditions")}
+        ready = _map(conditions, "Ready")
         container = _named(_maps(status, "containerStatuses"), names.CONTAINER)
         state = _map(container, "state")
         running = _map(state, "running") if "running" in state else None
@@ -119,6 +123,7 @@ class Pod:
             owner_uid=owner_uid(raw),
             phase=str(status.get("phase") or "Pending"),
             deleting=bool(metadata.get("deletionTimestamp")),
+            gone_by=times.parse(metadata.get("deletionTimestamp")),
             node=str(spec.get("nodeName") or ""),
             ip=str(status.get("podIP") or ""),
             spec_hash=str(labels.get(names.LABEL_SPEC_HASH, "")),
@@ -128,8 +133,11 @@ class Pod:
                 (str(_map(v, "configMap").get("name", "")) for v in _maps(spec, "volumes") if v.get("configMap")), ""
             ),
             created_at=times.parse(metadata.get("creationTimestamp")),
-            ready=_map(conditions, "Ready").get("status") == "True",
-            not_ready=_condition(conditions, "Ready", "False"),
+            ready=ready.get("status") == "True",
+            # The kubelet says why, or that the containers are not ready; the node controller turns only this condition.
+            node_silent=ready.get("status") == "False"
+            and not ready.get("reason")
+            and _map(conditions, "ContainersReady").get("status") == "True",
             unscheduled=_condition(conditions, "PodScheduled", "False"),
             disruption=_condition(conditions, "DisruptionTarget", "True"),
             conditions=frozenset((kind, str(item.get("status"))) for kind, item in conditions.items()),

@@ -117,6 +117,22 @@ def test_an_evicted_pod_is_replaced_and_not_counted(operator: Operator, crawl: C
     assert status["lastTermination"]["reason"] == "EvictionByEvictionAPI"
 
 
+def test_a_node_that_does_not_answer_is_said(operator: Operator, crawl: Crawl) -> None:
+    """As the node controller writes it; until the Pod is gone there is no other."""
+    crawl.apply()
+    pod = crawl.kubelet.new_pod()
+    crawl.kubelet.bind(pod)
+    crawl.kubelet.run(pod)
+    crawl.wait_phase("Running")
+    silent = [{"type": "ContainersReady", "status": "True"}, {"type": "Ready", "status": "False"}]
+    path = f"/api/v1/namespaces/{crawl.namespace}/pods/{pod['metadata']['name']}"
+    crawl.api.patch(f"{path}/status", {"status": {"conditions": silent}})
+    assert "node-1" in crawl.wait_condition("Ready", "False", "NodeLost")["message"]
+    crawl.api.delete(path)
+    crawl.wait_condition("Restarting", "True", "NodeLost")
+    assert [p["metadata"]["uid"] for p in crawl.kubelet.pods()] == [pod["metadata"]["uid"]]
+
+
 def test_a_pod_that_somebody_deleted_comes_back(operator: Operator, crawl: Crawl) -> None:
     """Its successor waits for the old object to be gone; nothing is counted against the crawl."""
     crawl.apply()

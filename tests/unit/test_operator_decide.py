@@ -442,6 +442,58 @@ def test_a_pod_that_does_not_crawl_yet_says_why(fields: dict[str, Any], expected
     assert (decision.status.phase, condition(decision, "Ready")[1]) == expected
 
 
+def on_a_node(owner: Job, conditions: list[dict[str, str]], gone_by: str | None = None) -> Pod:
+    """A Pod as a cluster has it, read from what the API server returns."""
+    metadata = {"name": "docs", "uid": "pod-1", "deletionTimestamp": gone_by}
+    state = {"running": {"startedAt": "2031-05-06T07:00:00Z"}}
+    status = {
+        "phase": "Running",
+        "conditions": conditions,
+        "containerStatuses": [{"name": "crawler", "ready": True, "state": state}],
+    }
+    raw = {"metadata": metadata, "spec": {"nodeName": "node-1"}, "status": status}
+    made = pod(owner)
+    return replace(
+        Pod.from_raw(raw), owner_uid=owner.uid, spec_hash=made.spec_hash, request_mark=made.request_mark, attempt=1
+    )
+
+
+# As the node controller (MarkPodsNotReady), the taint manager and the kubelet write them.
+SILENT = [{"type": "ContainersReady", "status": "True"}, {"type": "Ready", "status": "False"}]
+TAINTED = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}
+UNREADY = [
+    {"type": kind, "status": "False", "reason": "ContainersNotReady", "message": "containers with unready status"}
+    for kind in ("ContainersReady", "Ready")
+]
+GATED = [
+    {"type": "ContainersReady", "status": "True"},
+    {"type": "Ready", "status": "False", "reason": "ReadinessGatesNotReady"},
+]
+
+
+@pytest.mark.parametrize(
+    ("conditions", "gone_by", "reason"),
+    [
+        (SILENT, None, "NodeLost"),
+        ([*SILENT, TAINTED], "2031-05-06T07:08:30Z", "NodeLost"),
+        ([*UNREADY, TAINTED], "2031-05-06T07:07:09Z", "NodeLost"),
+        ([*UNREADY, TAINTED], "2031-05-06T07:07:10Z", "PodTerminating"),
+        (UNREADY, None, "NotReady"),
+        (GATED, None, "NotReady"),
+    ],
+    ids=["node silent", "evicted from it", "never gone", "a drain", "kubelet says no", "a readiness gate"],
+)
+def test_a_node_that_is_lost_is_said(conditions: list[dict[str, str]], gone_by: str | None, reason: str) -> None:
+    """And nothing is done: the Pod may still run."""
+    owner = with_running(job())
+    decision = decide(owner, around(owner, on_a_node(owner, conditions, gone_by)), NOW)
+    assert condition(decision, "Ready") == ("False", reason)
+    assert decision.actions == ()
+    ready = find(decision.status.conditions, "Ready")
+    assert ready is not None
+    assert ("ode node-1" in ready.message) == (reason == "NodeLost")
+
+
 def test_configs_of_earlier_specs_go_when_nothing_uses_them() -> None:
     """But never the one that is mounted, and never somebody else's."""
     owner = job()
