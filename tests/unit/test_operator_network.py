@@ -225,6 +225,35 @@ def test_a_pods_policy_stays_as_it_is_and_comes_back() -> None:
     assert decide(owner, replace(bare, pod=ended(owner, 1)), NOW).actions == ()
 
 
+@pytest.mark.parametrize(
+    ("seen", "why", "recheck"),
+    [
+        ({"refusal": Refusal(Note("QuotaExceeded", "exceeded quota"), NOW + timedelta(seconds=9))}, "quota", 9),
+        ({"policies": (Policy("new", "2", "somebody"),)}, "new belongs to somebody else", 30),
+    ],
+    ids=["refused", "taken"],
+)
+def test_a_pod_whose_policy_does_not_come_back_is_said(seen: dict[str, Any], why: str, recheck: int) -> None:
+    """It goes on crawling; its condition says so for as long, an Event once, and it is looked at again."""
+    owner = job()
+    bare = around(owner, running(owner), policy_name="new", **seen)
+    plain = decide(owner, around(owner, running(owner)), NOW)
+    decision = decide(owner, bare, NOW)
+    ready, before = find(decision.status.conditions, "Ready"), find(plain.status.conditions, "Ready")
+    assert ready is not None
+    assert before is not None
+    assert (ready.status, ready.reason) == (before.status, before.reason)
+    assert ready.message.startswith(f"{before.message} The Pod has no NetworkPolicy: ")
+    assert why in ready.message
+    assert [said.note.reason for said in decision.announcements if said.warning] == ["NotIsolated"]
+    assert decision.recheck_at == NOW + timedelta(seconds=recheck)
+    known = replace(owner, status=decision.status)
+    again = decide(known, bare, NOW + timedelta(seconds=recheck))
+    assert (again.status, again.announcements) == (decision.status, ())
+    healed = decide(known, replace(bare, policies=(Policy("new", "3", owner.uid),)), NOW)
+    assert find(healed.status.conditions, "Ready") == before
+
+
 def test_a_foreign_policy_of_that_name_is_left_alone() -> None:
     owner = job()
     seen = around(owner, policies=(Policy("new", "2", "somebody"),), policy_name="new")
