@@ -180,7 +180,7 @@ def _network(_: click.Context, __: click.Parameter, value: str | None) -> Networ
     envvar=names.ENV_NETWORK_POLICY,
     callback=_network,
     metavar="JSON",
-    help="The chart's networkPolicy values: whether crawls get a NetworkPolicy, and where DNS and the collector are.",
+    help="The chart's networkPolicy values: whether crawls get one, where DNS and the collector are, and limits.",
 )
 @click.option(
     names.FLAG_OTLP_ENDPOINT,
