@@ -129,9 +129,8 @@ class Pod:
             spec_hash=str(labels.get(names.LABEL_SPEC_HASH, "")),
             request_mark=str(labels.get(names.LABEL_RESTART, "")),
             attempt=int(attempt) if attempt.isascii() and attempt.isdigit() else 0,
-            config_name=next(
-                (str(_map(v, "configMap").get("name", "")) for v in _maps(spec, "volumes") if v.get("configMap")), ""
-            ),
+            # By the volume's name: a webhook may have put a ConfigMap of its own before ours.
+            config_name=str(_map(_named(_maps(spec, "volumes"), names.CONFIG_VOLUME), "configMap").get("name") or ""),
             created_at=times.parse(metadata.get("creationTimestamp")),
             ready=ready.get("status") == "True",
             # The kubelet says why, or that the containers are not ready; the node controller turns only this condition.
@@ -193,8 +192,8 @@ class Volume:
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
-    """A ConfigMap of this CrawlJob, or a foreign one with the name that we need."""
+class Child:
+    """An object of this CrawlJob, or a foreign one with the name that we need."""
 
     name: str
     uid: str
@@ -202,24 +201,17 @@ class Config:
 
     @classmethod
     def from_raw(cls, raw: Raw) -> Self:
-        """Read a ConfigMap as the API server returns it."""
+        """Read it as the API server returns it."""
         metadata = _map(raw, "metadata")
         return cls(str(metadata.get("name", "")), str(metadata.get("uid", "")), owner_uid(raw))
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """A NetworkPolicy of this CrawlJob, or a foreign one with the name that we need."""
+class Config(Child):
+    """A ConfigMap."""
 
-    name: str
-    uid: str
-    owner_uid: str = ""
 
-    @classmethod
-    def from_raw(cls, raw: Raw) -> Self:
-        """Read a NetworkPolicy as the API server returns it."""
-        metadata = _map(raw, "metadata")
-        return cls(str(metadata.get("name", "")), str(metadata.get("uid", "")), owner_uid(raw))
+class Policy(Child):
+    """A NetworkPolicy."""
 
 
 @dataclass(frozen=True, slots=True)

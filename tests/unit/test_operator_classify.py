@@ -109,6 +109,13 @@ def test_signals_are_told() -> None:
     assert classify(ended(job(), 1), "", NOW).termination.signal is None
 
 
+def test_the_crawlers_file_is_found_behind_others() -> None:
+    """A webhook puts its own volumes first."""
+    volumes = [{"name": "ca", "configMap": {"name": "theirs"}}, {"name": "config", "configMap": {"name": "ours"}}]
+    assert Pod.from_raw({"spec": {"volumes": volumes}}).config_name == "ours"
+    assert Pod.from_raw({"spec": {"volumes": volumes[:1]}}).config_name == ""
+
+
 def test_raw_oddities_are_read() -> None:
     """Sidecars first, null lists, Go's zero time, a missing exit code."""
     end = {"exitCode": 1, "startedAt": "0001-01-01T00:00:00Z", "finishedAt": None}

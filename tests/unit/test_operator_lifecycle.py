@@ -60,7 +60,7 @@ def claim(owner: Job, **fields: Any) -> Volume:
     """The bound claim of a CrawlJob, of one gibibyte."""
     own: dict[str, Any] = {"owner_uid": owner.uid, "label_uid": owner.uid, "phase": "Bound"}
     size = {"requested": GIBIBYTE, "capacity": GIBIBYTE}
-    return Volume(render.volume_name(owner), "volume-1", **{**own, **size, **fields})
+    return Volume(render.claim_name(owner, owner.spec), "volume-1", **{**own, **size, **fields})
 
 
 # activeDeadlineSeconds
@@ -384,7 +384,7 @@ def test_scenario_51_a_larger_size_is_asked_for_without_a_restart() -> None:
     """The claim is patched; until the driver has done it, StorageReady says so in its words."""
     owner = with_running(storage={"size": "3Gi"})
     grow = decide(owner, around(owner, running(owner), volume=claim(owner)), NOW)
-    assert grow.actions == (ChangeVolume(render.volume_name(owner), "volume-1", "3Gi"),)
+    assert grow.actions == (ChangeVolume(render.claim_name(owner, owner.spec), "volume-1", "3Gi"),)
     assert condition(grow, "StorageReady") == ("False", "ResizePending")
     assert condition(grow, "Ready") == ("True", "Running")
     asked = claim(owner, requested=3 * GIBIBYTE, resizing="Waiting for user to (re-)start a pod")
@@ -445,7 +445,7 @@ def test_a_retained_volume_has_no_owner_and_is_still_ours() -> None:
     assert let_go.actions == (ChangeVolume(kept.name, kept.uid, None, owned=False),)
     finished = complete()
     take = decide(finished, around(finished, volume=claim(finished, owner_uid="")), NOW)
-    assert take.actions == (ChangeVolume(render.volume_name(finished), kept.uid, None, owned=True),)
+    assert take.actions == (ChangeVolume(render.claim_name(finished, finished.spec), kept.uid, None, owned=True),)
     foreign = decide(owner, around(owner, volume=claim(owner, owner_uid="", label_uid="other")), NOW)
     assert condition(foreign, "Stalled") == ("True", "PVCConflict")
 
