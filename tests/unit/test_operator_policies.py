@@ -23,7 +23,7 @@ from crawljob_operator import backoff, identity, rbac, render, times
 from crawljob_operator.announce import _shortened
 from crawljob_operator.decide import decide
 from crawljob_operator.handlers import owner_key
-from crawljob_operator.kube import _error
+from crawljob_operator.kube import NETWORK_ERRORS, ApiError, _error
 from crawljob_operator.patching import merge_patch, status_patch
 from crawljob_operator.progress import ProgressReader
 from crawljob_operator.workqueue import Key, WorkQueue
@@ -321,6 +321,26 @@ async def test_an_error_of_one_key_is_tried_again_and_hurts_no_other(monkeypatch
     await asyncio.wait_for(healed.wait(), 5)
     assert calls == {"bad": 3, "good": 1}
     task.cancel()
+
+
+@pytest.mark.parametrize(("error", "traceback"), [(ApiError(503, "", "busy"), False), (KeyError("a bug"), True)])
+async def test_a_defect_has_its_traceback_once_and_an_ordinary_error_none(
+    error: Exception, traceback: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("crawljob_operator.workqueue.ERROR_FIRST_SECONDS", 0.001)
+    healed, left = asyncio.Event(), [error, error]
+
+    async def handler(_: Key) -> None:
+        if left:
+            raise left.pop()
+        healed.set()
+
+    queue = WorkQueue(handler, ordinary=(ApiError, *NETWORK_ERRORS))
+    task = asyncio.create_task(queue.run())
+    queue.wake(Key("n", "docs"))
+    await asyncio.wait_for(healed.wait(), 5)
+    task.cancel()
+    assert [bool(record.exc_info) for record in caplog.records] == [traceback, False]
 
 
 async def test_progress_is_read_at_most_once_per_interval() -> None:
