@@ -83,7 +83,7 @@ def decide(job: Job, seen: Seen, now: datetime) -> Decision:
         ledger = replace(ledger, active_seconds=0)  # what is asked for anew has all its time
     view = View(job, seen, pod, ledger, now)
     plan = next(plan for policy in POLICIES if (plan := policy(view)) is not None)
-    return _decision(view, plan)
+    return _decision(view, isolation.told(view, plan))
 
 
 def _decision(view: View, plan: Plan) -> Decision:

@@ -34,10 +34,18 @@ Handler = Callable[[Key], Awaitable[float | None]]
 class WorkQueue:
     """Wakes a handler for keys. Its methods are for the event loop's own thread."""
 
-    def __init__(self, handler: Handler, workers: int = 8, observer: Observer | None = None) -> None:
+    def __init__(
+        self,
+        handler: Handler,
+        workers: int = 8,
+        observer: Observer | None = None,
+        ordinary: tuple[type[Exception], ...] = (),
+    ) -> None:
+        """``ordinary`` errors say all by themselves: only others, which are defects, are logged with a traceback."""
         self._handler = handler
         self._observer = observer or Observer()
         self._workers = workers
+        self._ordinary = ordinary
         self._ready: asyncio.Queue[Key] = asyncio.Queue()
         self._waiting: dict[Key, float] = {}
         """Since when."""
@@ -95,7 +103,7 @@ class WorkQueue:
                 "reconcile failed: %s",
                 error or type(error).__name__,
                 extra={"crawljob": "/".join(key), "failures": failures, "retry_in": round(wait, 1)},
-                exc_info=failures == 1,
+                exc_info=failures == 1 and not isinstance(error, self._ordinary),
             )
             return wait
         self._failures.pop(key, None)
