@@ -170,8 +170,8 @@ class Work:
                 return None
             case Disallowed():
                 return Outcome.ROBOTS_DISALLOWED
-            case Unreachable():
-                return Outcome.ROBOTS_UNREACHABLE
+            case Unreachable(outcome=outcome):
+                return outcome
 
     async def _leave(self, job: Job, until_ms: int) -> str:
         """Give the page back uncharged; its host is left alone until then."""
