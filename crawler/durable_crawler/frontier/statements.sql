@@ -61,7 +61,8 @@ RETURNING id;
 UPDATE hosts SET failures = 0, openings = 0 WHERE failures > 0 OR openings > 0;
 
 -- name: forgive_robots
-UPDATE robots SET failures = 0, expires_ms = 0 WHERE failures > 0;
+-- One that was never reached is as if it had not been asked for: a row without failures would say that all is allowed.
+DELETE FROM robots WHERE failures > 0;
 
 -- name: add_hosts
 INSERT INTO hosts (authority) SELECT value FROM json_each(:authorities) WHERE true ON CONFLICT DO NOTHING;
