@@ -264,8 +264,9 @@ class Fetcher:
                 return _End(Outcome.OK, body=await self._body(attempt, response, wanted))
             if status < 200:
                 return _End(Outcome.PROTOCOL_ERROR, f"status {status} was not asked for")
-            if status == 407 and self._proxy is not None:
-                raise refusal(self._proxy, status)  # a site has no proxy to ask credentials for
+            if status == 407 and self._proxy is not None and attempt.current.startswith("http:"):
+                # A site has no proxy to ask credentials for. What comes through a tunnel is the site's all the same.
+                raise refusal(self._proxy, status)
             attempt.retry_after = self._retry_after(headers.get("Retry-After"))
             await _drain(response)
             if status in redirects.STATUSES:

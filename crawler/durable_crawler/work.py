@@ -234,9 +234,8 @@ class Work:
 
     def _effect(self, lease: Lease, fetched: Fetched, close_for: float | None) -> HostState | None:
         """Tell the board how the host behaved; what the frontier must remember of it, if anything changed."""
-        now = self._clock.monotonic()
-        changed = self._board.behaved(lease.host_id, effect_on_host(fetched), now, close_for)
-        if not changed:
+        now, effect = self._clock.monotonic(), effect_on_host(fetched)
+        if effect is None or not self._board.behaved(lease.host_id, effect, now, close_for):
             return None
         closed_for = max(0.0, self._board.closed_until(lease.host_id) - now)
         return HostState(self._board.pace(lease.host_id).kept, self._clock.wall_ms() + round(closed_for * 1000))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.crawler import rows
 
 from crawljob.manifest import parse
 from durable_crawler import engine as engine_module
@@ -211,6 +212,20 @@ async def test_a_dead_proxy_is_waited_for_and_no_host_is_given_up(make: Make, mo
     assert bench.network.asked == {A: 41, A + "1": 2}
     assert bench.seen.settled() == {"released": 41, "done": 2}
     assert bench.frontier.snapshot.failed == 0
+
+
+async def test_a_proxy_that_says_no_is_no_answer_of_the_host(make: Make, tmp_path: Path) -> None:
+    def cut_off(url: str) -> Fetched:
+        return Fetched(url, url, Outcome.CONNECT_ERROR, retryable=True, host_incident=True)
+
+    def forbidden(url: str) -> Fetched:
+        return Fetched(url, url, Outcome.PROXY_REFUSED)
+
+    answers = {A: [html("/1", "/2")], A + "1": [cut_off], A + "2": [forbidden]}
+    bench = await make(answers, fetch={"retries": 0, "perHost": 1})
+    assert await bench.run()
+    assert [record.url for record in bench.seen.records] == [A, A + "1", A + "2"]
+    assert rows(tmp_path / "frontier.db", "SELECT failures FROM hosts") == [(1,)]
 
 
 async def test_retries_are_counted_out(make: Make) -> None:

@@ -141,7 +141,9 @@ def answer(status: str) -> bytes:
         ("https://a.example/", b"SSH-2.0\r\n\r\n", Outcome.PROTOCOL_ERROR, False),
         ("https://a.example/", b"HTTP/1.1 200 OK\r\n\r\nsurprise", Outcome.PROTOCOL_ERROR, False),
         ("https://a.example/", b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 9000, Outcome.PROTOCOL_ERROR, False),
-        ("https://a.example/", b"HTTP/1.1 200", Outcome.CONNECT_ERROR, True),
+        ("https://a.example/", b"HTTP/1.1 200 OK\r\nX", Outcome.CONNECT_ERROR, True),
+        ("https://a.example/", b"HTTP/1.1 200", Outcome.PROXY_UNREACHABLE, False),
+        ("https://a.example/", b"", Outcome.PROXY_UNREACHABLE, False),
     ],
 )
 async def test_what_a_proxy_says_is_told_by_its_name(url: str, said: bytes, outcome: Outcome, again: bool) -> None:
@@ -159,6 +161,23 @@ async def test_a_site_behind_a_proxy_may_forbid() -> None:
         async with client(between.url) as made:
             fetched = await made.fetch("http://docs.example.org/")
             assert (fetched.outcome, fetched.status) == (Outcome.HTTP_ERROR, 403)
+
+
+async def test_a_site_behind_a_tunnel_may_even_ask_for_a_proxys_credentials(tmp_path: Path) -> None:
+    """That is nonsense, but the site's: the proxy does not see what goes through."""
+    authority = Authority(tmp_path)
+    nonsense = {"/": answer("407 Proxy Authentication Required")}
+    async with site({**nonsense}, ssl=authority.server("DNS:docs.example.org")) as here, proxy() as between:
+        between.to = {"docs.example.org:443": here.port}
+        async with client(between.url, access=Access(tls=authority.trusting())) as made:
+            fetched = await made.fetch("https://docs.example.org/")
+            assert (fetched.outcome, fetched.status) == (Outcome.HTTP_ERROR, 407)
+
+
+async def test_a_proxy_that_resets_the_connection_says_nothing_of_the_host() -> None:
+    async with site(then("reset")) as between, client(between.url().rstrip("/")) as made:
+        fetched = await made.fetch("https://docs.example.org/")
+        assert (fetched.outcome, fetched.retryable, fetched.host_incident) == (Outcome.PROXY_UNREACHABLE, False, False)
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
@@ -197,6 +216,7 @@ async def test_each_step_through_a_proxy_has_its_deadline() -> None:
             False,
         ),
         partial(test_a_dead_proxy_says_nothing_of_the_host, "https"),
+        test_a_proxy_that_resets_the_connection_says_nothing_of_the_host,
     ],
     ids=lambda test: getattr(test, "func", test).__name__,
 )
@@ -225,6 +245,23 @@ async def test_a_crawl_waits_for_a_proxy_that_is_away(tmp_path: Path) -> None:
         assert await run.end() == 143
     found = rows(tmp_path / "frontier.db", "SELECT DISTINCT state, attempts, retries, openings FROM pages, hosts")
     assert found == [("pending", 0, 0, 0)]
+
+
+async def test_a_redirect_waits_for_a_proxy_that_is_away(tmp_path: Path) -> None:
+    """It was let through for http, and then not for the robots.txt of https: no robots.txt was unreachable."""
+    answers: dict[str, bytes] = {f"/{n}": to(f"https://docs.example.org/{n}") for n in range(8)}
+    answers["/robots.txt"] = page(b"", status="404 Not Found")
+    async with site({**answers}) as here, proxy() as between:
+        between.to = {"docs.example.org:80": here.port}
+        file = job(tmp_path, proxy={"url": between.url, "proxyFiltersAddresses": True}, perHost=1)
+        async with crawling("-f", file, cwd=tmp_path) as run:
+            assert run.process.stdout is not None
+            while b"the crawl waits for it" not in (line := await run.process.stdout.readline()):
+                assert line, "it ended"
+            run.process.terminate()
+            assert await run.end() == 143
+    assert rows(tmp_path / "frontier.db", "SELECT DISTINCT state, attempts, retries FROM pages") == [("pending", 0, 0)]
+    assert rows(tmp_path / "frontier.db", "SELECT origin FROM robots") == [("http://docs.example.org",)]
 
 
 async def test_a_crawl_through_a_proxy(tmp_path: Path) -> None:
