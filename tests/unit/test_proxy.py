@@ -17,6 +17,8 @@ from tests.support.misbehaving import Authority, hang, page, site, then, to
 from tests.support.relays import proxy
 
 from crawljob.exitcodes import ExitCode
+from crawljob.manifest import parse
+from crawljob.problems import InvalidInputError
 from crawljob.spec import Fetch
 from durable_crawler.access import Access, OriginHeaders
 from durable_crawler.clock import SystemClock
@@ -46,11 +48,10 @@ def headers(origin: str) -> OriginHeaders:
 
 
 async def test_http_goes_in_absolute_form() -> None:
-    """Byte for byte, by name, and with the headers of its origin, which go nowhere else in the clear."""
+    """Byte for byte, and by name."""
     async with site({"/a?": page(b"x"), "/b": to("/a?")}) as here, proxy() as between:
         between.to = {"docs.example.org:80": here.port}
-        access = Access(headers("http://docs.example.org"))
-        async with client(between.url, access=access) as made:
+        async with client(between.url) as made:
             fetched = await made.fetch("http://docs.example.org/b")
             assert (fetched.outcome, fetched.body, fetched.final_url) == (
                 Outcome.OK,
@@ -59,7 +60,6 @@ async def test_http_goes_in_absolute_form() -> None:
             )
     assert between.connections == 1, "it is kept"
     assert between.heads[0].startswith("GET http://docs.example.org/b HTTP/1.1\r\n")
-    assert f"X-Api-Key: {SECRET}\r\n" in between.heads[0]
     assert "Host: docs.example.org\r\n" in here.heads[0]
 
 
@@ -275,6 +275,30 @@ async def test_a_crawl_through_a_proxy(tmp_path: Path) -> None:
     found: dict[str, int] = dict(rows(tmp_path / "frontier.db", "SELECT outcome, count(*) FROM results GROUP BY 1"))
     assert found == {"ok": 7, "robots_disallowed": 1}
     assert "/7" not in here.targets
+
+
+def test_a_header_for_http_is_not_shown_to_a_proxy() -> None:
+    """Every such header is named; https goes through a tunnel, and without a proxy nobody is in between."""
+
+    def problems(**fetch: Any) -> list[str]:
+        seeds = ["http://docs.example.org/", "https://docs.example.org/"]
+        value = {"secretKeyRef": {"name": "login", "key": "api-key"}}
+        origins = ["https://docs.example.org", "http://docs.example.org", "http://other.example.org"]
+        sent = [{"origin": origin, "name": "X-Api-Key", "valueFrom": value} for origin in origins]
+        try:
+            parse({"seeds": seeds, "fetch": {"headers": sent, **fetch}})
+        except InvalidInputError as error:
+            return [f"{problem.path} {problem.message.partition(':')[0]}" for problem in error.problems]
+        return []
+
+    elsewhere = "spec.fetch.headers[2].origin is on no seed's host"
+    assert problems() == [elsewhere]
+    between = {"url": "http://proxy.example.org:3128", "proxyFiltersAddresses": True}
+    assert problems(proxy=between) == [
+        "spec.fetch.headers[1].origin is http",
+        elsewhere,
+        "spec.fetch.headers[2].origin is http",
+    ]
 
 
 async def test_a_proxy_at_a_private_address_is_refused_before_the_crawl(tmp_path: Path) -> None:
