@@ -207,7 +207,9 @@ class Fetch(Model):
         "Outside a cluster it is the file that --ca-bundle names.",
     )
     proxy: Proxy | None = Field(
-        None, description="A proxy that all requests go through; the environment's proxies never are."
+        None,
+        description="A proxy that all requests go through; the environment's proxies never are. While it cannot be "
+        "reached the crawl waits for it, without end unless activeDeadlineSeconds says otherwise.",
     )
 
 
