@@ -117,7 +117,7 @@ class FrontierReader:
                     f"copy it together with {path.name}-wal into a folder of your own, and read the copy"
                 ) from None
         # Whoever writes has a WAL: what is in the file is all there is, and stays as it is for as long as this takes.
-        return self._connected("immutable=1")
+        return self._connected("mode=ro&immutable=1")
 
     def _connected(self, how: str) -> sqlite3.Connection:
         connection = sqlite3.connect(f"file:{quote(str(self._path))}?{how}", uri=True, timeout=2, isolation_level=None)
