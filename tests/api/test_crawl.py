@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import yaml
 from tests.api.conftest import Crawl, Operator
 from tests.support.apiserver import wait_until
-from tests.support.builders import crawljobs, summary
+from tests.support.builders import crawljobs, marker_pod, summary
 
 from crawljob import manifest
 from crawljob_operator.identity import child_name
@@ -177,16 +177,7 @@ def test_a_foreign_pod_with_our_name_is_left_alone(operator: Operator, crawl: Cr
     job = crawl.apply(suspend=True)
     crawl.wait_phase("Suspended")
     name = child_name(crawl.name, job["metadata"]["uid"])
-    security = {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
-    confined = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
-    container = {"name": "theirs", "image": "registry.example/theirs:1", "securityContext": confined}
-    body = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name},
-        "spec": {"containers": [container], "securityContext": security},
-    }
-    theirs = crawl.api.create(f"/api/v1/namespaces/{crawl.namespace}/pods", body)
+    theirs = crawl.api.create(f"/api/v1/namespaces/{crawl.namespace}/pods", marker_pod(name))
     crawl.edit(suspend=False)
     crawl.wait_condition("Stalled", "True", "PodConflict")
     assert [p["metadata"]["uid"] for p in crawl.kubelet.pods()] == [theirs["metadata"]["uid"]]

@@ -30,6 +30,19 @@ def crawljob(name: str, namespace: str = "default", **spec: Any) -> Raw:
     }
 
 
+def marker_pod(name: str) -> Raw:
+    """A Pod of nobody's that the restricted profile admits."""
+    security = {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
+    confined = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    container = {"name": "theirs", "image": "registry.example/theirs:1", "securityContext": confined}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {"containers": [container], "securityContext": security},
+    }
+
+
 def job(status: CrawlJobStatus | None = None, *, name: str = "docs", uid: str = UID, **spec: Any) -> Job:
     """A CrawlJob as the decision gets it."""
     body = {"seeds": ["https://docs.example.com/"], **spec}
@@ -86,15 +99,16 @@ def summary(outcome: Any = "finished", reason: str = "CrawlFinished", code: int 
 
 
 class Kubelet:
-    """Does to Pods of one namespace what scheduler and kubelet would."""
+    """Does to Pods of one namespace, or of one CrawlJob in it, what scheduler and kubelet would."""
 
-    def __init__(self, api: Api, namespace: str) -> None:
+    def __init__(self, api: Api, namespace: str, crawljob: str = "") -> None:
         self.api = api
         self.namespace = namespace
+        self._labels = f"{names.LABEL_CRAWLJOB}={crawljob}" if crawljob else ""
 
     def pods(self) -> list[Raw]:
-        """Every Pod of the namespace."""
-        return self.api.items(f"/api/v1/namespaces/{self.namespace}/pods")
+        """Every Pod."""
+        return self.api.items(f"/api/v1/namespaces/{self.namespace}/pods", self._labels)
 
     def new_pod(self, *, besides: str = "") -> Raw:
         """Wait for the one Pod, which must not be the one with the UID ``besides``."""
