@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -26,8 +26,6 @@ from crawljob_operator import names, rbac
 OPERATOR = "operator"
 RESYNC_SECONDS = 2
 SPEED = 20
-
-_numbers = itertools.count(1)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -110,11 +108,9 @@ def namespace(api: Api) -> str:
 
 def make_namespace(api: Api) -> str:
     """A namespace that enforces the restricted profile, with the account that every Pod needs."""
-    name = f"crawls-{next(_numbers)}"
-    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
-    api.create(
-        "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
-    )
+    metadata = {"generateName": "crawls-", "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}
+    made = api.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    name = str(made["metadata"]["name"])
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
     api.create(f"/api/v1/namespaces/{name}/serviceaccounts", account)
     return name
@@ -200,6 +196,17 @@ class HastyOperator(Operator):
         self._log = server.folder / f"{proxy.kubeconfig.stem}.log"
         self.clock = Clock(speed)
 
+    def at_end(self, event: threading.Event) -> None:
+        """Set the event as soon as the process ends by itself."""
+        process = self._process
+        assert isinstance(process, Child)
+
+        def watch() -> None:
+            process.wait()
+            event.set()
+
+        threading.Thread(target=watch, name="end of the operator", daemon=True).start()
+
     def signal_kill(self) -> None:
         """SIGKILL without waiting for the end."""
         assert self._process is not None
@@ -241,9 +248,9 @@ def proxy(server: ApiServer, resting: None) -> Iterator[FaultProxy]:
 
 
 @pytest.fixture
-def hasty(server: ApiServer, proxy: FaultProxy) -> Iterator[HastyOperator]:
-    """An operator behind the proxy for which a minute lasts three seconds; the test starts it."""
-    process = HastyOperator(server, proxy, SPEED)
+def hasty(server: ApiServer, proxy: FaultProxy, namespace: str) -> Iterator[HastyOperator]:
+    """The test's namespace's own operator, behind the proxy; a minute of its time lasts three seconds. Not started."""
+    process = HastyOperator(server, proxy, SPEED, "--namespace", namespace)
     yield process
     if process.running():
         process.kill()
@@ -312,6 +319,12 @@ class Crawl:
     def volumes(self) -> list[Raw]:
         """The namespace's volume claims."""
         return self.api.items(f"/api/v1/namespaces/{self.namespace}/persistentvolumeclaims")
+
+    def bind_volume(self, size: str = "1Gi") -> None:
+        """Let the one unbound claim be bound, as the volume controller would."""
+        (claim,) = [claim for claim in self.volumes() if claim["status"]["phase"] == "Pending"]
+        path = f"/api/v1/namespaces/{self.namespace}/persistentvolumeclaims/{claim['metadata']['name']}/status"
+        self.api.patch(path, {"status": {"phase": "Bound", "capacity": {"storage": size}}})
 
     def configs(self) -> list[Raw]:
         """The namespace's ConfigMaps."""

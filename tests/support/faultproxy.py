@@ -136,6 +136,7 @@ class FaultProxy:
         self._streams: dict[web.StreamResponse, Call] = {}
         self.written = 0
         """Mutating calls that have come."""
+        self._frozen: set[web.StreamResponse] = set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="fault proxy", daemon=True)
         self.port = 0
@@ -190,6 +191,10 @@ class FaultProxy:
 
         return int(self._submit(abort()))
 
+    def freeze(self) -> None:
+        """The watches that are open go silent for good, as when the other end has vanished; new ones do not."""
+        self._frozen |= set(self._streams)
+
     def watching(self) -> list[str]:
         """The resources whose watches are open now."""
         return sorted(call.resource for call in list(self._streams.values()))
@@ -206,9 +211,9 @@ class FaultProxy:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(20)
 
     async def _start(self) -> None:
-        connector = aiohttp.TCPConnector(ssl=self._context, limit=0)
+        self._connector = aiohttp.TCPConnector(ssl=self._context, limit=0)
         self._session = aiohttp.ClientSession(
-            connector=connector,
+            connector=self._connector,
             auto_decompress=False,
             read_bufsize=_LINE_MAX,
             timeout=aiohttp.ClientTimeout(total=None),
@@ -226,7 +231,15 @@ class FaultProxy:
         for response in list(self._streams):
             _abort(response)
         await self._runner.cleanup()
+        await self._connector.close(abort_ssl=True)
         await self._session.close()
+        async with asyncio.timeout(10):
+            while self._open_sockets():  # a TLS connection says goodbye after it was closed
+                await asyncio.sleep(0.01)
+
+    def _open_sockets(self) -> int:
+        selector = self._loop._selector  # type: ignore[attr-defined]
+        return len(selector.get_map()) - 1  # the loop's own
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         call = Call.of(request.method, request.path, request.query)
@@ -269,6 +282,8 @@ class FaultProxy:
         self._streams[response] = call
         try:
             async for line in upstream.content:
+                if response in self._frozen:
+                    await asyncio.Event().wait()  # until the client gives up
                 silent = [rule for rule in self._rules if isinstance(rule.fault, Silence) and rule.takes(call)]
                 for rule in silent:
                     await rule.lifted.wait()
@@ -280,6 +295,7 @@ class FaultProxy:
                     await response.write(line)
         finally:
             del self._streams[response]
+            self._frozen.discard(response)
 
     async def _strike(self, rule: Rule, request: web.Request) -> web.StreamResponse | None:
         """Answer in the fault's way; ``None``: go on as usual."""
