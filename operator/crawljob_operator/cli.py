@@ -19,6 +19,7 @@ from crawljob_operator.health import HealthServer
 from crawljob_operator.kube import Kube
 from crawljob_operator.progress import ProgressReader
 from crawljob_operator.reconcile import Reconciler
+from crawljob_operator.trouble import Reporting
 from crawljob_operator.watchdog import Resync, missing, watch_over
 from crawljob_operator.workqueue import WorkQueue
 
@@ -46,7 +47,8 @@ async def operate(options: Options) -> int:
         await Kube.connect() as kube,
         ProgressReader(options.progress_interval) as progress,
     ):
-        queue = WorkQueue(Reconciler(kube, progress, options.crawler_image).reconcile)
+        reconciler = Reconciler(kube, progress, options.crawler_image)
+        queue = WorkQueue(Reporting(kube, reconciler.reconcile))
         resync = Resync(kube, options.namespaces, options.resync, queue.wake)
         if not await _unless(stop, resync.first()):
             return 0
@@ -66,6 +68,7 @@ async def operate(options: Options) -> int:
         tasks = [asyncio.create_task(part, name=name) for name, part in parts.items()]
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         failed = [task for task in tasks if task.done() and task.get_name() != "stop"]
+        health.dead = bool(failed)
         for task in failed:
             log.error("%s ended: %s", task.get_name(), task.exception() if not task.cancelled() else "cancelled")
         watches.stop()

@@ -6,7 +6,7 @@ At most one Pod: a Pod is created only when none was seen, deleted only by its U
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from crawljob.spec import RestartPolicy
@@ -15,7 +15,7 @@ from crawljob_operator import times
 from crawljob_operator.conditions import Wanted, find, holds, merged
 from crawljob_operator.identity import spec_hash, trace_id
 from crawljob_operator.ledger import Ledger, described, healthy_at, requested_stop, settle, with_progress
-from crawljob_operator.observed import Job, Note, Pod, Seen, Volume
+from crawljob_operator.observed import Job, Note, Pod, Refusal, Seen, Volume
 from crawljob_operator.podstate import explain
 
 SOON = timedelta(seconds=30)
@@ -157,7 +157,9 @@ def _invalid(job: Job) -> _Plan:
     return _stalled(Note("InvalidSpec", "; ".join(map(str, job.problems)) or "The spec cannot be read."))
 
 
-def _without_pod(job: Job, seen: Seen, ledger: Ledger, now: datetime) -> _Plan:
+def _without_pod(  # noqa: PLR0911 - what there is to wait for, in order
+    job: Job, seen: Seen, ledger: Ledger, now: datetime
+) -> _Plan:
     """Wait for the time, the volume and the API server's consent; then create what is missing, the Pod last."""
     assert job.spec is not None, "an invalid spec is answered before"
     if job.spec.suspend:
@@ -172,11 +174,7 @@ def _without_pod(job: Job, seen: Seen, ledger: Ledger, now: datetime) -> _Plan:
         note = Note("PVCTerminating", f"Volume {seen.volume.name} is being deleted; the crawl waits until it is gone.")
         return _Plan("Pending", Wanted("False", note), recheck_at=now + SOON)
     if seen.refusal is not None and seen.refusal.retry_at > now:
-        note = seen.refusal.note
-        stalled: dict[ConditionType, Wanted] = {"Stalled": Wanted("True", note)} if seen.refusal.stalled else {}
-        return _Plan(
-            "Stalled" if stalled else "Pending", Wanted("False", note), stalled, recheck_at=seen.refusal.retry_at
-        )
+        return _refused(seen.refusal, seen.refusal.retry_at)
     actions: list[Action] = []
     announcements: tuple[Announcement, ...] = ()
     if seen.volume is None:
@@ -188,6 +186,10 @@ def _without_pod(job: Job, seen: Seen, ledger: Ledger, now: datetime) -> _Plan:
         actions.append(CreateConfig())
     attempt = ledger.restarts + 1
     actions.append(CreatePod(attempt))
+    if seen.refusal is not None:
+        # The status goes on saying so until the creation has worked: two writes per attempt would be no quiet.
+        refused = _refused(seen.refusal, now + SOON)
+        return replace(refused, actions=tuple(actions), announcements=announcements, clear_restart=True)
     return _Plan(
         "Restarting" if ledger.restarts else "Pending",
         Wanted("False", Note("Starting", f"The Pod of attempt {attempt} is being created.")),
@@ -196,6 +198,11 @@ def _without_pod(job: Job, seen: Seen, ledger: Ledger, now: datetime) -> _Plan:
         recheck_at=now + SOON,
         clear_restart=True,
     )
+
+
+def _refused(refusal: Refusal, recheck_at: datetime) -> _Plan:
+    stalled: dict[ConditionType, Wanted] = {"Stalled": Wanted("True", refusal.note)} if refusal.stalled else {}
+    return _Plan("Stalled" if stalled else "Pending", Wanted("False", refusal.note), stalled, recheck_at=recheck_at)
 
 
 def _with_ended_pod(suspend: bool, pod: Pod, ledger: Ledger, now: datetime) -> _Plan:
@@ -343,7 +350,7 @@ def _unused_configs(uid: str, seen: Seen, pod: Pod | None) -> tuple[Action, ...]
 
 def _announced(old: CrawlJobStatus, ledger: Ledger, plan: _Plan) -> tuple[Announcement, ...]:
     """Events for what is new in this status: each once, because the status that carries it is written once."""
-    said = [Announcement(Note(end.reason, f"The Pod ended: {described(end)}"), end.counted) for end in ledger.entered]
+    said = []
     for kind, warning in (("Complete", False), ("Failed", True), ("Stalled", True)):
         want = plan.more.get(kind)  # type: ignore[call-overload]
         if want is None or want.status != "True" or (kind == "Stalled" and ledger.failed):
@@ -351,7 +358,10 @@ def _announced(old: CrawlJobStatus, ledger: Ledger, plan: _Plan) -> tuple[Announ
         before = find(old.conditions, kind)  # type: ignore[arg-type]
         if before is None or before.status != "True" or before.reason != want.note.reason:
             said.append(Announcement(want.note, warning))
-    return tuple(said)
+    # What an end led to is said in its place where both have the same name: one Event would count it twice.
+    reasons = {announcement.note.reason for announcement in said}
+    ends = [end for end in ledger.entered if end.reason not in reasons]
+    return (*(Announcement(Note(e.reason, f"The Pod ended: {described(e)}"), e.counted) for e in ends), *said)
 
 
 __all__ = [

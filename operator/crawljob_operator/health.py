@@ -1,6 +1,7 @@
 """The operator's own small HTTP server: ``/healthz`` (the loop turns) and ``/readyz`` (everything is watched).
 
-Liveness says nothing of the API server: restarting us would not heal it.
+Liveness says nothing of the API server: restarting us would not heal it. Only a process that has given up, and is about
+to end, is not well.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ class HealthServer:
 
     def __init__(self, host: str, port: int) -> None:
         self._host, self._port = host, port
+        self.dead = False
         self.ready: Callable[[], bool] = lambda: False
         app = web.Application()
         app.router.add_get("/healthz", self._healthz)
@@ -31,7 +33,7 @@ class HealthServer:
         await self._runner.cleanup()
 
     async def _healthz(self, _: web.Request) -> web.Response:
-        return web.Response(text="ok\n")
+        return web.Response(status=500, text="given up\n") if self.dead else web.Response(text="ok\n")
 
     async def _readyz(self, _: web.Request) -> web.Response:
         return (

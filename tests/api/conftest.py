@@ -101,9 +101,11 @@ def api(server: ApiServer) -> Api:
 
 
 @pytest.fixture
-def namespace(api: Api) -> str:
-    """A fresh namespace."""
-    return make_namespace(api)
+def namespace(server: ApiServer) -> Iterator[str]:
+    """A fresh namespace, without CrawlJobs when the test is over: they would keep the session's operator busy."""
+    name = make_namespace(server.admin)
+    yield name
+    server.admin.call("DELETE", crawljobs(name))
 
 
 def make_namespace(api: Api) -> str:
@@ -195,6 +197,7 @@ class HastyOperator(Operator):
         self._kubeconfig, self._flags = proxy.kubeconfig, flags
         self._log = server.folder / f"{proxy.kubeconfig.stem}.log"
         self.clock = Clock(speed)
+        self.poison = ""
 
     def at_end(self, event: threading.Event) -> None:
         """Set the event as soon as the process ends by itself."""
@@ -213,7 +216,7 @@ class HastyOperator(Operator):
         self._process.send_signal(signal.SIGKILL)
 
     def _spawn(self, arguments: Sequence[str], environment: Mapping[str, str]) -> Child:
-        return Child(arguments, environment, self._log, self.clock)
+        return Child(arguments, environment, self._log, self.clock, self.poison)
 
 
 @pytest.fixture(scope="session")

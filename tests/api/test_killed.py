@@ -61,6 +61,10 @@ class Life:
             nurse.join(30)
             self._operator.kill()
 
+    def end(self) -> None:
+        """Leave no CrawlJobs behind: they would keep the session's operator busy."""
+        self.api.call("DELETE", crawljobs(self.namespace))
+
     def danger(self) -> None:
         """From here on it dies."""
         self._base, self._dies = self._proxy.written, "before"
@@ -323,6 +327,8 @@ def live(server: ApiServer, proxy: FaultProxy, story: Callable[[Life], End], num
         judge(life, end)
     except AssertionError as error:
         raise AssertionError(f"after deaths at {life.deaths}: {error}") from error
+    finally:
+        life.end()
     return life.deaths
 
 

@@ -54,6 +54,7 @@ class Outage:
     def __exit__(self, *_: object) -> None:
         if self.operator.running():
             self.operator.kill()
+        self.crawl.api.call("DELETE", crawljobs(self.crawl.namespace))
         self.proxy.__exit__()
 
     def watches(self, within: float = 60) -> None:

@@ -23,7 +23,9 @@ from typing import Any, TypeVar
 from kubernetes.aio.config import kube_config
 from tests.support.apiserver import die_with_parent
 
-from crawljob_operator import cli
+from crawljob_operator import cli, reconcile
+from crawljob_operator.decide import Decision, decide
+from crawljob_operator.observed import Job
 from crawljob_operator.reconcile import Reconciler
 
 T = TypeVar("T")
@@ -48,8 +50,11 @@ class Clock:
 class Child:
     """A started operator with the few methods of ``subprocess.Popen`` that the tests use."""
 
-    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str], log: Path, clock: Clock) -> None:
-        self._process = _context.Process(target=_run, args=(arguments, environment, log, clock))
+    def __init__(
+        self, arguments: Sequence[str], environment: Mapping[str, str], log: Path, clock: Clock, poison: str = ""
+    ) -> None:
+        """``poison`` is the name of a CrawlJob for which the operator has a defect."""
+        self._process = _context.Process(target=_run, args=(arguments, environment, log, clock, poison))
         self._process.start()
         assert self._process.pid is not None
         self.pid: int = self._process.pid
@@ -76,7 +81,7 @@ class Child:
         return code
 
 
-def _run(arguments: Sequence[str], environment: Mapping[str, str], log: Path, clock: Clock) -> None:
+def _run(arguments: Sequence[str], environment: Mapping[str, str], log: Path, clock: Clock, poison: str) -> None:
     die_with_parent()
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for standard in (1, 2):
@@ -84,6 +89,8 @@ def _run(arguments: Sequence[str], environment: Mapping[str, str], log: Path, cl
     os.environ.update(environment)
     kube_config.KUBE_CONFIG_DEFAULT_LOCATION = environment["KUBECONFIG"]  # the library read its environment long ago
     _hasten(clock)
+    if poison:
+        _poison(poison)
     cli.main(list(arguments), prog_name="crawljob-operator")
 
 
@@ -102,3 +109,12 @@ def _hasten(clock: Clock) -> None:
 
     asyncio.run = run  # type: ignore[assignment]
     setattr(cli, "Reconciler", functools.partial(Reconciler, clock=clock.now))  # noqa: B010 - not its declared type
+
+
+def _poison(name: str) -> None:
+    def broken(job: Job, *seen: Any) -> Decision:
+        if job.name == name:
+            raise RuntimeError("a defect of the operator, made by the test")
+        return decide(job, *seen)
+
+    setattr(reconcile, "decide", broken)  # noqa: B010 - not its declared type
