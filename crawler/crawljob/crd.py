@@ -8,6 +8,7 @@ and the plain manifests' copies are generated from it and compared in the packag
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any
 
 from pydantic import BaseModel
@@ -16,7 +17,7 @@ from crawljob import API_GROUP, API_VERSION, KIND, PLURAL
 from crawljob.spec import CrawlJobSpec
 from crawljob.status import CrawlJobStatus
 
-FILLED_IN_BY_CODE = frozenset({"storage.size", "storage.accessModes", "fetch.userAgent", "listen.address"})
+FILLED_IN_BY_CODE = frozenset({"fetch.userAgent", "listen.address"})
 """Fields whose default depends on where the crawl runs or on the version: the API server stores none for them."""
 
 _DROPPED = frozenset(
@@ -129,13 +130,18 @@ def _structural(
                 result[key] = _structural(value, definitions, f"{path}[]", defaults=defaults)
             case "prefixItems" | "propertyNames":
                 continue  # tuples of one type and bounded keys: said by items and by a rule
+            case "const":
+                result["enum"] = [value]
+            case "patternProperties":  # pydantic's way to bound keys; a structural schema bounds values alone
+                (values,) = value.values()
+                result["additionalProperties"] = _structural(values, definitions, f"{path}{{}}", defaults=defaults)
             case "additionalProperties" if isinstance(value, Mapping):
                 result[key] = _structural(value, definitions, f"{path}{{}}", defaults=defaults)
             case "default":
-                if defaults and path not in FILLED_IN_BY_CODE and isinstance(value, str | int | float):
+                if defaults and path not in FILLED_IN_BY_CODE and (isinstance(value, str | int | float) or value == {}):
                     result[key] = value
             case _ if key not in _DROPPED:
-                result[key] = value
+                result[key] = deepcopy(value)  # a definition that stands twice must not become an alias in YAML
     names = node.get("propertyNames", {}).get("enum")
     if names:
         rule = f"self.all(key, key in {list(names)!r})"

@@ -1,21 +1,26 @@
 """The CrawlJob's spec: every field once, with its bounds, its default and what it means.
 
 The CRD's schema, the reference table, the command line's flags and the file in the Pod are derived from these models
-(``crawljob.crd``, ``crawljob.manifest``). A field is here only when something obeys it. ``cel`` in a field's extra
-schema says to the API server what the validators say to everybody else; both are tested with the same rows.
+(``crawljob.crd``, ``crawljob.manifest``). What lets a crawl into private sites is in ``crawljob.access``. A field is
+here only when something obeys it. ``cel`` in a field's extra schema says to the API server what the validators say to
+everybody else; both are tested with the same rows.
 """
 
 from __future__ import annotations
 
 from ipaddress import IPv4Network, IPv6Network, ip_network
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 import ada_url
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
-from pydantic.alias_generators import to_camel
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from crawljob import __version__
-from crawljob.units import DurationWithin, Quantity, ResourceQuantity, quantity, seconds
+from crawljob.access import CaBundle, Headers, Proxy, authority
+from crawljob.lifecycle import Backoff, PodFailurePolicy, RestartPolicy
+from crawljob.model import Model, cel
+from crawljob.pod_template import PodTemplate, Resources
+from crawljob.storage import DEFAULT_STORAGE_SIZE, Storage
+from crawljob.units import DurationWithin, quantity, seconds
 
 SEEDS_MAX_BYTES = 200 * 1024  # a client-side `kubectl apply` keeps the object in an annotation of at most 256 KiB
 
@@ -23,15 +28,6 @@ URL_MAX_LENGTH = 2048
 """Characters of a URL in its canonical form (law L10)."""
 
 DEFAULT_USER_AGENT = f"durable-crawler/{__version__} (+https://durable-crawler.io/about)"
-DEFAULT_STORAGE_SIZE = "1Gi"
-
-
-def cel(rule: str, message: str, expression: str | None = None) -> dict[str, Any]:
-    """A CEL rule for the API server, as extra schema of a field or a model."""
-    entry = {"rule": rule, "message": message}
-    if expression is not None:
-        entry["messageExpression"] = expression
-    return {"x-kubernetes-validations": [entry]}
 
 
 def _web_address(seed: str) -> str:
@@ -99,19 +95,6 @@ Cidr = Annotated[
     ),
     AfterValidator(_network),
 ]
-
-
-class Model(BaseModel):
-    """What all parts share: camelCase outside, unknown fields refused, nothing changes after construction."""
-
-    model_config = ConfigDict(
-        alias_generator=to_camel,
-        extra="forbid",
-        frozen=True,
-        strict=True,
-        validate_by_alias=True,
-        validate_by_name=True,
-    )
 
 
 class Scope(Model):
@@ -182,6 +165,17 @@ class Fetch(Model):
         description="The User-Agent header. It begins with a product token (letters, _ and -), and should say "
         "where the owner of a site finds out more.",
     )
+    headers: Headers = Field(
+        (), description="Headers for single origins, with values from Secrets: how a crawl gets into a private site."
+    )
+    ca_bundle: CaBundle | None = Field(
+        None,
+        description="PEM certificates of authorities that are trusted besides the system's; TLS is always verified. "
+        "Outside a cluster it is the file that --ca-bundle names.",
+    )
+    proxy: Proxy | None = Field(
+        None, description="A proxy that all requests go through; the environment's proxies never are."
+    )
 
 
 class Network(Model):
@@ -231,58 +225,6 @@ class Listen(Model):
     port: int = Field(9090, ge=1, le=65535, description="TCP port.")
 
 
-class Storage(Model):
-    """The volume of the frontier. It cannot be changed once the CrawlJob exists."""
-
-    model_config = ConfigDict(
-        json_schema_extra=cel("self == oldSelf", "cannot be changed; make a new CrawlJob for another volume")
-    )
-
-    size: Quantity = Field(DEFAULT_STORAGE_SIZE, description="Size of the volume.")
-    storage_class_name: str | None = Field(
-        None,
-        min_length=1,
-        max_length=253,
-        description="StorageClass of the volume; the cluster's default without it.",
-    )
-    access_modes: tuple[Literal["ReadWriteOncePod", "ReadWriteOnce"], ...] = Field(
-        ("ReadWriteOncePod",),
-        min_length=1,
-        max_length=1,
-        description="ReadWriteOnce only where the storage driver cannot do ReadWriteOncePod.",
-    )
-
-
-class Backoff(Model):
-    """The wait before a restart: initialSeconds × multiplier^n, at most maxSeconds, ±10 %."""
-
-    model_config = ConfigDict(
-        json_schema_extra=cel("self.maxSeconds >= self.initialSeconds", "maxSeconds must be at least initialSeconds")
-    )
-
-    initial_seconds: int = Field(10, ge=1, le=3600, description="Wait before the first restart.")
-    max_seconds: int = Field(300, ge=1, le=86_400, description="Longest wait.")
-    multiplier: int = Field(2, ge=1, le=10, description="Growth from one wait to the next.")
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        if self.max_seconds < self.initial_seconds:
-            raise ValueError("maxSeconds must be at least initialSeconds")
-        return self
-
-
-class RestartPolicy(Model):
-    """What happens when the crawler's Pod ends before the crawl does."""
-
-    backoff_limit: int = Field(
-        6, ge=0, le=1000, description="Failures in a row after which the job is Failed; a healthy run starts anew."
-    )
-    backoff: Backoff = Field(default_factory=Backoff, description="The wait before a restart.")
-    reset_after_seconds: int = Field(
-        600, ge=1, le=86_400, description="A Pod that ran for this long was healthy: failures are counted from 0 again."
-    )
-
-
 class Telemetry(Model):
     """Where traces and metrics are sent."""
 
@@ -313,33 +255,8 @@ class Telemetry(Model):
         return self
 
 
-class Resources(Model):
-    """Requests and limits of the crawler's container."""
-
-    requests: dict[Literal["cpu", "memory", "ephemeral-storage"], ResourceQuantity] = Field(
-        default_factory=dict, description="What the scheduler keeps free."
-    )
-    limits: dict[Literal["cpu", "memory", "ephemeral-storage"], ResourceQuantity] = Field(
-        default_factory=dict, description="What the kubelet enforces."
-    )
-
-
-class PodTemplate(Model):
-    """What may be said about the crawler's Pod; everything else is fixed and fits the restricted profile."""
-
-    resources: Resources = Field(default_factory=Resources, description="Requests and limits of the container.")
-
-
 class CrawlJobSpec(Model):
     """A bounded, polite crawl of the sites that its seeds name."""
-
-    model_config = ConfigDict(
-        # `self == oldSelf` on an optional field is not asked when the field comes or goes.
-        json_schema_extra=cel(
-            "has(self.storage) == has(oldSelf.storage)",
-            "storage cannot be changed; make a new CrawlJob for another volume",
-        )
-    )
 
     seeds: tuple[Seed, ...] = Field(
         min_length=1,
@@ -355,9 +272,46 @@ class CrawlJobSpec(Model):
     image: str | None = Field(
         None, min_length=1, max_length=512, description="The crawler's image; the operator's own without it."
     )
-    storage: Storage = Field(default_factory=Storage, description="The volume of the frontier.")
+    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = Field(
+        None, description="When the kubelet pulls the image; Kubernetes' own rule without it."
+    )
+    storage: Storage = Field(
+        default_factory=Storage, json_schema_extra={"default": {}}, description="The volume of the frontier."
+    )
     restart_policy: RestartPolicy = Field(
         default_factory=RestartPolicy, description="What happens when the Pod ends before the crawl does."
+    )
+    pod_failure_policy: PodFailurePolicy = Field(
+        default_factory=PodFailurePolicy, description="Which ends of a Pod are failures, in the shape of batch/v1."
+    )
+    active_deadline_seconds: int | None = Field(
+        None,
+        ge=1,
+        le=2**31 - 1,
+        description="Seconds that the crawler may run, all its Pods together; waits and suspension do not count. "
+        "Then the job is Failed.",
+    )
+    start_deadline_seconds: int = Field(
+        900,
+        ge=0,
+        le=2**31 - 1,
+        description="Seconds from the making of a Pod until its crawler runs (scheduling, volume, image); then the job "
+        "is Failed. 0 waits for ever.",
+    )
+    ttl_seconds_after_finished: int | None = Field(
+        None,
+        alias="ttlSecondsAfterFinished",
+        ge=0,
+        le=2**31 - 1,
+        description="Seconds after which a finished CrawlJob is deleted, and with it its volume unless that is "
+        "retained; never without it. What applies it again from Git crawls again.",
+    )
+    restart_requested_at: str | None = Field(
+        None,
+        min_length=1,
+        max_length=64,
+        description="Any text, such as the time; another one than status.observedRestartRequest restarts the crawl "
+        "once, also a finished one. Pages that failed or were quarantined are then tried again.",
     )
     suspend: bool = Field(False, description="Stops the crawl gracefully and keeps its volume; false resumes it.")
     telemetry: Telemetry = Field(default_factory=Telemetry, description="Where traces and metrics are sent.")
@@ -370,6 +324,18 @@ class CrawlJobSpec(Model):
         size = sum(len(seed.encode()) for seed in self.seeds)
         if size > SEEDS_MAX_BYTES:
             raise ValueError(f"seeds have {size} bytes together; at most {SEEDS_MAX_BYTES} are allowed")
+        return self
+
+    @model_validator(mode="after")
+    def _headers_are_for_seeds(self) -> Self:
+        # Not in CEL: 1000 seeds against 32 headers are beyond its cost budget.
+        approved = {authority(seed) for seed in self.seeds} if self.fetch.headers else set()
+        for number, header in enumerate(self.fetch.headers):
+            if authority(header.origin) not in approved:
+                raise ValueError(
+                    f"fetch.headers[{number}].origin is {header.origin}, and no seed is on that host: "
+                    "the crawl would never go there"
+                )
         return self
 
 

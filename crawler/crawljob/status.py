@@ -78,6 +78,8 @@ class CrawlJobStatus(_Status):
     next_restart_time: Time | None = None
     start_time: Time | None = Field(None, description="When the first Pod was made.")
     completion_time: Time | None = Field(None, description="When the job became Complete or Failed.")
+    active_seconds: int = Field(0, description="Seconds that the Pods which have ended have run.")
+    observed_restart_request: str | None = Field(None, description="The latest restartRequestedAt that was followed.")
     spec_hash: str = Field("", description="Hash of what shapes the current Pod.")
     progress: ReportedProgress | None = None
     trace_id: str = Field("", alias="traceID", description="The one trace of this CrawlJob, in hexadecimal digits.")

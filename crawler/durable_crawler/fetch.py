@@ -21,10 +21,13 @@ from yarl import URL
 from crawljob import spec
 from crawljob.units import seconds
 from durable_crawler import redirects
+from durable_crawler.access import Access
 from durable_crawler.addresses import Network
 from durable_crawler.clock import Clock
 from durable_crawler.fetch_body import ACCEPT_ENCODING, Body
-from durable_crawler.fetch_connector import Connector, Failure, parser_reason, response_class
+from durable_crawler.fetch_connector import Connector, parser_reason, response_class
+from durable_crawler.fetch_failure import Failure
+from durable_crawler.fetch_proxy import refusal
 from durable_crawler.outcomes import Exchange, Fetched, Hop, Outcome
 from durable_crawler.parse import is_html
 from durable_crawler.redirects import one_line
@@ -138,14 +141,24 @@ class _Attempt:
 class Fetcher:
     """Fetches pages over kept connections. Made and closed inside a running event loop.
 
-    ``allowed`` are ranges that may be connected to although they are not global unicast. ``tls`` replaces the default
-    context, which verifies certificates by the system's authorities.
+    ``allowed`` are ranges that may be connected to although they are not global unicast. ``access`` is what was read
+    from files. ``tls`` replaces its context, and without either certificates are verified by the system's authorities.
     """
 
     def __init__(
-        self, spec: spec.Fetch, clock: Clock, *, allowed: Sequence[Network] = (), tls: ssl.SSLContext | None = None
+        self,
+        spec: spec.Fetch,
+        clock: Clock,
+        *,
+        allowed: Sequence[Network] = (),
+        access: Access | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._clock = clock
+        access = access or Access()
+        tls = tls or access.tls
+        self._headers = access.headers
+        self._proxy = None if spec.proxy is None else URL(spec.proxy.url)
         self._total = seconds(spec.total_timeout)
         self._max_body_bytes = spec.max_body_bytes
         connector = Connector(
@@ -167,6 +180,7 @@ class Fetcher:
             },
             timeout=aiohttp.ClientTimeout(total=None),  # the deadlines are ours
             auto_decompress=False,
+            proxy=self._proxy,
             trust_env=False,
             response_class=response_class(seconds(spec.header_timeout)),
             max_line_size=_MAX_STATUS_LINE,
@@ -231,7 +245,9 @@ class Fetcher:
         """One request. Returns the end, or the URL to ask for instead. Raises ``Failure``."""
         try:
             response = await self._session.get(
-                _on_the_wire(attempt.current), allow_redirects=False, headers={"Accept": wanted.accept}
+                _on_the_wire(attempt.current),
+                allow_redirects=False,
+                headers={**self._headers.of(attempt.current), "Accept": wanted.accept},
             )
         except aiohttp.ClientError as error:
             raise Failure(Outcome.CONNECT_ERROR, str(error)) from None
@@ -247,6 +263,8 @@ class Fetcher:
                 return _End(Outcome.OK, body=await self._body(attempt, response, wanted))
             if status < 200:
                 return _End(Outcome.PROTOCOL_ERROR, f"status {status} was not asked for")
+            if status == 407 and self._proxy is not None:
+                raise refusal(self._proxy, status)  # a site has no proxy to ask credentials for
             attempt.retry_after = self._retry_after(headers.get("Retry-After"))
             await _drain(response)
             if status in redirects.STATUSES:

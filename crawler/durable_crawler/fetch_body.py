@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import zlib
 
-from durable_crawler.fetch_connector import Failure
+from durable_crawler.fetch_failure import Failure
 from durable_crawler.outcomes import Outcome
 
 ACCEPT_ENCODING = "gzip, deflate"

@@ -20,7 +20,9 @@ import aiohttp
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.http_exceptions import HttpProcessingError, PayloadEncodingError
 
+from durable_crawler import fetch_proxy as proxied
 from durable_crawler.addresses import Network, refusal
+from durable_crawler.fetch_failure import Failure
 from durable_crawler.outcomes import Outcome
 from durable_crawler.resolver import Resolver
 
@@ -31,17 +33,6 @@ if TYPE_CHECKING:
     from aiohttp.client_reqrep import ClientRequest
     from aiohttp.connector import Connection
     from aiohttp.tracing import Trace
-
-
-class Failure(Exception):  # noqa: N818 - not an error of the program: it becomes an outcome within the fetcher
-    """How an exchange ended early."""
-
-    def __init__(self, outcome: Outcome, detail: str, *, stale: bool = False) -> None:
-        super().__init__(detail)
-        self.outcome = outcome
-        self.detail = detail
-        self.stale = stale
-        """Whether a kept connection was already closed by the server: the request may simply be sent again."""
 
 
 _END_OF_HEAD = re.compile(rb"\n\r?\n")
@@ -171,8 +162,35 @@ class Connector(aiohttp.TCPConnector):
     ) -> tuple[asyncio.Transport, ResponseHandler]:
         """The step of aiohttp's connector that is replaced. Raises ``Failure`` for all that the network does."""
         host, port = req.url.raw_host or "", req.port or 0
+        return await self._spoken(await self._connected(host, port), host, self._get_ssl_context(req))
+
+    async def _create_proxy_connection(
+        self, req: ClientRequest, traces: list[Trace], timeout: ClientTimeout
+    ) -> tuple[asyncio.Transport, ResponseHandler]:
+        """The same step where there is a proxy; aiohttp's own has no deadline for the tunnel."""
+        host, port = req.url.raw_host or "", req.port or 0
         context = self._get_ssl_context(req)
-        sock = await self._connected(host, port)
+        assert req.proxy is not None
+        self._judge_literal(host)
+        sock = await proxied.connected(self._connected, req.proxy)
+        if context is not None:
+            await proxied.tunnel(sock, req.proxy, host, port, self._connect_timeout)
+        return await self._spoken(sock, host, context)
+
+    def _judge_literal(self, host: str) -> None:
+        """An address in a URL is judged here; what a name leads to only the proxy can judge."""
+        try:
+            address = ip_address(host)
+        except ValueError:
+            return
+        reason = refusal(address, self._allowed)
+        if reason is not None:
+            raise Failure(Outcome.ADDRESS_REFUSED, _openable(reason))
+
+    async def _spoken(
+        self, sock: socket.socket, host: str, context: ssl.SSLContext | None
+    ) -> tuple[asyncio.Transport, ResponseHandler]:
+        """A connection that speaks HTTP, behind TLS where there is a context."""
         loop = asyncio.get_running_loop()
         if context is None:
             return await loop.create_connection(lambda: Protocol(loop, self._response_limit), sock=sock)
@@ -209,8 +227,7 @@ class Connector(aiohttp.TCPConnector):
             raise Failure(Outcome.CONNECT_TIMEOUT, f"no connection within {self._connect_timeout:g} s") from None
         except (OSError, RuntimeError) as error:  # uvloop raises RuntimeError for some refused connections
             if guard.refused:
-                detail = f"{guard.refused}; network.allowCIDRs opens a range"
-                raise Failure(Outcome.ADDRESS_REFUSED, detail) from None
+                raise Failure(Outcome.ADDRESS_REFUSED, _openable(guard.refused)) from None
             raise Failure(Outcome.CONNECT_ERROR, str(error)) from None
 
     async def _addresses(self, host: str, port: int) -> list[ResolveResult]:
@@ -220,6 +237,10 @@ class Connector(aiohttp.TCPConnector):
             raise
         except (OSError, ValueError) as error:  # a host that the idna codec or the client refuses is a ValueError
             raise Failure(Outcome.DNS_ERROR, f"{host}: {error}") from None
+
+
+def _openable(reason: str) -> str:
+    return f"{reason}; network.allowCIDRs opens a range"
 
 
 def response_class(header_timeout: float) -> type[aiohttp.ClientResponse]:

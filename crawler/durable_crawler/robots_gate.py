@@ -11,18 +11,22 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from durable_crawler.clock import Clock
 from durable_crawler.outcomes import Fetched, Outcome
 from durable_crawler.robots import KnownRobots, Robots
+from durable_crawler.urls import origin
 
 CACHED_MS = 24 * 60 * 60 * 1000
 """How long an answer is used (section 2.4)."""
 
 UNREACHABLE_WAITS_MS = (300_000, 600_000, 1_200_000)
 """Waits after each failure to reach a robots.txt; after the last one the origin is given up."""
+
+PROXY_WAIT_MS = 30_000
+"""Wait for a proxy that cannot be reached. It has the fault, so that no origin is given up for it."""
 
 _PARSED_KEPT = 512  # parsed files in memory; the others are read back from the frontier
 
@@ -59,6 +63,8 @@ class Unreachable:
     """The file could not be fetched: not yet, until ``retry_ms``; or never, where that is ``None``."""
 
     retry_ms: int | None
+    cause: str = field(default="", compare=False)
+    """Why, where this run has asked for it."""
 
 
 Verdict = Allowed | Disallowed | Unreachable
@@ -74,6 +80,7 @@ class RobotsGate:
         self._clock = clock
         self._known: dict[str, KnownRobots] = {}
         self._parsed: OrderedDict[str, tuple[KnownRobots, Robots]] = OrderedDict()
+        self._causes: dict[str, str] = {}
         self._asking: dict[str, asyncio.Lock] = {}
 
     async def verdict(self, url: str) -> Verdict:
@@ -81,7 +88,7 @@ class RobotsGate:
         known = await self._of(origin(url))
         if known.failures:
             given_up = known.failures > len(UNREACHABLE_WAITS_MS)
-            return Unreachable(None if given_up else known.expires_ms)
+            return Unreachable(None if given_up else known.expires_ms, self._causes.get(known.origin, ""))
         robots = self._robots(known)
         if not robots.allows(url):
             return Disallowed(robots.denying_line(url), robots.crawl_delay)
@@ -112,6 +119,8 @@ class RobotsGate:
                 return before
         fetched = await self._fetch(f"{where}/robots.txt")
         known = judge(where, fetched, before, self._clock.wall_ms())
+        if known.failures:
+            self._causes[where] = fetched.error
         await self._store.keep_robots(known)
         return known
 
@@ -144,6 +153,8 @@ def judge(where: str, fetched: Fetched, before: KnownRobots | None, now_ms: int)
     if before is not None and not before.failures and now_ms < before.answered_ms + 2 * CACHED_MS:
         # A good copy is used for another day while the file cannot be reached (section 2.4).
         return replace(before, expires_ms=now_ms + UNREACHABLE_WAITS_MS[0])
+    if fetched.outcome is Outcome.PROXY_UNREACHABLE:
+        return KnownRobots(where, b"", 1, now_ms + PROXY_WAIT_MS)
     wait = UNREACHABLE_WAITS_MS[min(failures, len(UNREACHABLE_WAITS_MS)) - 1]
     return KnownRobots(where, b"", failures, now_ms + wait)
 
@@ -154,9 +165,3 @@ def _by_the_clock(known: KnownRobots, now_ms: int) -> KnownRobots:
     if known.expires_ms <= latest and known.answered_ms <= now_ms:
         return known
     return replace(known, expires_ms=min(known.expires_ms, latest), answered_ms=min(known.answered_ms, now_ms))
-
-
-def origin(url: str) -> str:
-    """Scheme, host and port of a canonical URL: a robots.txt holds for exactly these (section 2.3)."""
-    scheme, _, host, _ = url.split("/", 3)
-    return f"{scheme}//{host}"

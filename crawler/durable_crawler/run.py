@@ -24,6 +24,7 @@ from crawljob.spec import CrawlJobSpec
 from crawljob.summary import Progress, RunSummary
 from crawljob.units import seconds
 from durable_crawler import ending, logs
+from durable_crawler.access import Access
 from durable_crawler.clock import SystemClock
 from durable_crawler.engine import Engine
 from durable_crawler.fetch import Fetcher
@@ -44,12 +45,14 @@ TERMINATION_LOG = Path("/dev/termination-log")
 _log = logging.getLogger(__name__)
 
 
-def execute(job: CrawlJobFile, db: Path, *, log_format: str = "auto", log_level: str = "info") -> RunSummary:
+def execute(
+    job: CrawlJobFile, db: Path, access: Access, *, log_format: str = "auto", log_level: str = "info"
+) -> RunSummary:
     """Crawl in an event loop of its own and return the summary, which has been logged and written by then."""
     os.umask(0o077)  # the frontier holds what a private site says
     terminal = log_format == "auto" and sys.stderr.isatty()
     logs.configure("warning" if terminal else log_level, "text" if terminal or log_format == "text" else "json")
-    summary = _run_loop(_crawl(job, db, show_bar=terminal))
+    summary = _run_loop(_crawl(job, db, access, show_bar=terminal))
     _log.info(summary.message, extra={"summary": summary.model_dump(mode="json", by_alias=True)})
     if terminal:
         sys.stdout.write(f"{summary.message}\n")
@@ -66,7 +69,7 @@ def _run_loop(main: Coroutine[Any, Any, RunSummary]) -> RunSummary:
     return uvloop.run(main)
 
 
-async def _crawl(job: CrawlJobFile, db: Path, *, show_bar: bool) -> RunSummary:
+async def _crawl(job: CrawlJobFile, db: Path, access: Access, *, show_bar: bool) -> RunSummary:
     """Open the frontier, crawl, close it; every way to end becomes a summary."""
     clock = SystemClock()
     stop = Stop()
@@ -77,7 +80,7 @@ async def _crawl(job: CrawlJobFile, db: Path, *, show_bar: bool) -> RunSummary:
         return _failed(error.exit_code, _REASONS[error.exit_code], str(error), Progress())
     try:
         try:
-            return await _crawl_with(job, frontier, stop, clock, show_bar=show_bar)
+            return await _crawl_with(job, access, frontier, stop, clock, show_bar=show_bar)
         finally:
             await frontier.close()
     except ListenerError as error:
@@ -89,7 +92,7 @@ async def _crawl(job: CrawlJobFile, db: Path, *, show_bar: bool) -> RunSummary:
 
 
 async def _crawl_with(
-    job: CrawlJobFile, frontier: SqliteFrontier, stop: Stop, clock: SystemClock, *, show_bar: bool
+    job: CrawlJobFile, access: Access, frontier: SqliteFrontier, stop: Stop, clock: SystemClock, *, show_bar: bool
 ) -> RunSummary:
     """Compose everything else around an open frontier. Raises ``ListenerError``."""
     spec = job.spec
@@ -102,7 +105,7 @@ async def _crawl_with(
         listener = Listener(spec.listen.address, spec.listen.port, stats, ready=lambda: not stop.requested.is_set())
         await listener.start()
         stack.push_async_callback(listener.aclose)
-        fetcher = Fetcher(spec.fetch, clock, allowed=spec.network.ranges)
+        fetcher = Fetcher(spec.fetch, clock, allowed=spec.network.ranges, access=access)
         stack.push_async_callback(fetcher.aclose)
         if show_bar:
             await stack.enter_async_context(show_progress(stats))

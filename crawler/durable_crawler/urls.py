@@ -140,6 +140,14 @@ def authority(canonical_url: str) -> str:
     return canonical_url.split("/", 3)[2]
 
 
+def origin(canonical_url: str) -> str:
+    """Scheme, host and non-default port of a canonical URL (RFC 6454): for exactly these a robots.txt holds (RFC 9309
+    section 2.3), and a header of ``fetch.headers`` is meant.
+    """
+    scheme, _, host, _ = canonical_url.split("/", 3)
+    return f"{scheme}//{host}"
+
+
 def url_hash(url: str) -> tuple[int, int]:
     """128 bits of BLAKE2b over the URL as two signed 64-bit integers, the largest that SQLite stores."""
     high, low = struct.unpack(">qq", hashlib.blake2b(url.encode(), digest_size=16).digest())

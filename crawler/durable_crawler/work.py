@@ -22,7 +22,7 @@ from durable_crawler.frontier import Deferral, Frontier, HostState, Lease, Link,
 from durable_crawler.outcomes import Fetched, Outcome, PageRecord, Stage
 from durable_crawler.parse import Parsed, parse
 from durable_crawler.robots import product_token
-from durable_crawler.robots_gate import Allowed, Disallowed, RobotsGate, Unreachable
+from durable_crawler.robots_gate import PROXY_WAIT_MS, Allowed, Disallowed, RobotsGate, Unreachable
 from durable_crawler.settle import Done, RetryLater, effect_on_host, settle
 from durable_crawler.urls import authority
 
@@ -112,10 +112,13 @@ class Work:
     async def _page(self, job: Job) -> str:
         refused = await self._refused(job.lease)
         if isinstance(refused, Unreachable):
-            return await self._leave(job, refused)
+            assert refused.retry_ms is not None
+            return await self._leave(job, refused.retry_ms)
         if refused is not None:
             return await self._finish(job, refused, ())
         fetched = await self._fetch(job)
+        if fetched.outcome is Outcome.PROXY_UNREACHABLE:  # neither the page's fault nor its host's
+            return await self._leave(job, self._clock.wall_ms() + PROXY_WAIT_MS)
         parsed = await self._parse(job, fetched)
         decision = settle(
             fetched,
@@ -147,9 +150,10 @@ class Work:
             case Disallowed():
                 self._board.asked(lease.host_id, self._clock.monotonic(), verdict.crawl_delay)
                 return Result(Outcome.ROBOTS_DISALLOWED, error=verdict.line)
-            case Unreachable(retry_ms=None):
+            case Unreachable(retry_ms=None, cause=cause):
                 self._board.asked(lease.host_id, self._clock.monotonic(), None)
-                return Result(Outcome.ROBOTS_UNREACHABLE, error="robots.txt could not be fetched, and so forbids all")
+                error = "robots.txt could not be fetched, and so forbids all"
+                return Result(Outcome.ROBOTS_UNREACHABLE, error=f"{error}: {cause}" if cause else error)
             case Unreachable():
                 return verdict
 
@@ -164,10 +168,9 @@ class Work:
             case Unreachable():
                 return Outcome.ROBOTS_UNREACHABLE
 
-    async def _leave(self, job: Job, unreachable: Unreachable) -> str:
-        """Give the page back uncharged; its host is left alone until its robots.txt is asked for again."""
-        assert unreachable.retry_ms is not None
-        wait = max(0, unreachable.retry_ms - self._clock.wall_ms()) / 1000
+    async def _leave(self, job: Job, until_ms: int) -> str:
+        """Give the page back uncharged; its host is left alone until then."""
+        wait = max(0, until_ms - self._clock.wall_ms()) / 1000
         self._board.close(job.lease.host_id, self._clock.monotonic() + wait)
         await self._frontier.release([job.lease])
         return "released"

@@ -7,9 +7,9 @@ from datetime import datetime
 from crawljob import API_GROUP, API_VERSION, KIND
 from crawljob_operator import identity, names, times
 from crawljob_operator.conditions import word
-from crawljob_operator.decide import Announcement
 from crawljob_operator.kube import EVENTS, ConflictError, Kube, NotFoundError
 from crawljob_operator.observed import Job
+from crawljob_operator.policies.view import Announcement
 
 MESSAGE_MAX = 1024
 

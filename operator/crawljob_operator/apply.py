@@ -6,14 +6,34 @@ from dataclasses import dataclass
 
 from crawljob.spec import CrawlJobSpec
 from crawljob_operator import render
-from crawljob_operator.decide import Action, CreateConfig, CreatePod, CreateVolume, DeleteConfig, DeletePod
-from crawljob_operator.kube import CONFIGS, PODS, VOLUMES, ApiError, ConflictError, Kube, Raw, Resource
+from crawljob_operator.actions import (
+    Action,
+    ChangeVolume,
+    CreateConfig,
+    CreatePod,
+    CreateVolume,
+    DeleteConfig,
+    DeleteJob,
+    DeletePod,
+)
+from crawljob_operator.kube import (
+    CONFIGS,
+    CRAWLJOBS,
+    PODS,
+    VOLUMES,
+    ApiError,
+    ConflictError,
+    Kube,
+    NotFoundError,
+    Raw,
+    Resource,
+)
 from crawljob_operator.observed import Job, Note
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The API server will not have this object as it is; the rest of the decision was not executed."""
+    """The API server will not have this object as it is."""
 
     note: Note
     stalled: bool
@@ -21,29 +41,34 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """``changed``: something was done that calls for another look at once."""
+    """``changed``: something was done that calls for another look at once. ``refused``: the rest was not executed."""
 
     changed: bool = False
     refused: Refused | None = None
+    resize_refused: Refused | None = None
 
 
 async def apply(kube: Kube, job: Job, actions: tuple[Action, ...], default_image: str) -> Applied:
     """Execute. Raises ``ApiError`` or a network error where asking again later may help."""
-    changed = False
+    changed, resize_refused = False, None
     for action in actions:
         match action:
             case DeletePod(name, uid):
                 await _delete(kube, PODS, job.namespace, name, uid)
             case DeleteConfig(name, uid):
                 await _delete(kube, CONFIGS, job.namespace, name, uid)
+            case DeleteJob(uid):
+                await _delete(kube, CRAWLJOBS, job.namespace, job.name, uid)
+            case ChangeVolume():
+                resize_refused = await _change_volume(kube, job, action)
             case CreateVolume() | CreateConfig() | CreatePod():
                 assert job.spec is not None, "nothing is created from a spec that cannot be read"
                 resource, body = _rendered(action, job, job.spec, default_image)
                 refused = await _create(kube, resource, body)
                 if refused is not None:
-                    return Applied(changed=True, refused=refused)
+                    return Applied(changed=True, refused=refused, resize_refused=resize_refused)
                 changed = True
-    return Applied(changed)
+    return Applied(changed, resize_refused=resize_refused)
 
 
 def _rendered(
@@ -54,8 +79,8 @@ def _rendered(
             return VOLUMES, render.volume(job, spec)
         case CreateConfig():
             return CONFIGS, render.config(job, spec)
-        case CreatePod(attempt):
-            return PODS, render.pod(job, spec, attempt, default_image)
+        case CreatePod(attempt, limit_seconds):
+            return PODS, render.pod(job, spec, attempt, default_image, limit_seconds)
 
 
 async def _delete(kube: Kube, resource: Resource, namespace: str, name: str, uid: str) -> None:
@@ -63,6 +88,23 @@ async def _delete(kube: Kube, resource: Resource, namespace: str, name: str, uid
         await kube.delete(resource, namespace, name, uid)
     except ConflictError:
         return  # another object has the name by now: the next look decides about that one
+
+
+async def _change_volume(kube: Kube, job: Job, change: ChangeVolume) -> Refused | None:
+    patch: Raw = {"metadata": {"uid": change.uid}}  # another claim of that name is another UID: a conflict
+    if change.owned is not None:
+        patch["metadata"]["ownerReferences"] = render.owner_references(job) if change.owned else None
+    if change.size is not None:
+        patch["spec"] = {"resources": {"requests": {"storage": change.size}}}
+    try:
+        await kube.patch(VOLUMES, job.namespace, change.name, patch)
+    except (NotFoundError, ConflictError):
+        return None  # the next look tells
+    except ApiError as error:
+        if change.size is None or error.status not in (403, 422):
+            raise
+        return Refused(Note("ResizePending", error.message), stalled=False)
+    return None
 
 
 async def _create(kube: Kube, resource: Resource, body: Raw) -> Refused | None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import timedelta
 
-from crawljob.spec import Backoff, RestartPolicy
+from crawljob.lifecycle import Backoff, RestartPolicy
 from crawljob.status import Termination
 from crawljob_operator import times
 from crawljob_operator.identity import fraction
 
-REQUESTED = frozenset({"SpecChanged", "Suspended"})
+REQUESTED = frozenset({"SpecChanged", "RestartRequested", "Suspended"})
 """Reasons of ends that we asked for: neither counted nor waited for."""
 
 JITTER = 0.1

@@ -12,9 +12,11 @@ from datetime import datetime
 from enum import Enum, auto
 
 from crawljob.exitcodes import NOT_COUNTED, NOT_RETRIABLE, ExitCode
+from crawljob.lifecycle import PodFailurePolicy
 from crawljob.status import MESSAGE_MAX, Termination
 from crawljob.summary import Progress, RunSummary, parse_summary
 from crawljob_operator import times
+from crawljob_operator.failurepolicy import Verdict, judge
 from crawljob_operator.observed import Pod, Terminated
 
 
@@ -33,6 +35,8 @@ class Ending:
     outcome: Outcome
     termination: Termination
     progress: Progress | None = None
+    verdict: Verdict | None = None
+    """The user's rule that decided, if one did."""
 
 
 _SIGNALS = 128  # a shell's and a container runtime's exit code of a process killed by signal n is 128 + n
@@ -47,12 +51,20 @@ _WORDS = {
     ExitCode.SIGTERM: "Interrupted",
 }
 
+NO_RULES = PodFailurePolicy()
+
 # Graceful node shutdown of kubelets that set no DisruptionTarget.
 _SHUTDOWN = frozenset({"NodeShutdown", "Terminated", "Shutdown"})
 
+# The kubelet ended it by its activeDeadlineSeconds: whether the job's own time is used up, the time itself tells.
+_OVERTIME = "DeadlineExceeded"
 
-def classify(pod: Pod, requested: str, now: datetime) -> Ending:
-    """Judge a Pod that has ended. ``requested`` is the reason for which we asked it to stop, if we did."""
+
+def classify(pod: Pod, requested: str, now: datetime, policy: PodFailurePolicy = NO_RULES) -> Ending:
+    """Judge a Pod that has ended. ``requested`` is the reason for which we asked it to stop, if we did.
+
+    The user's rules are for what is not finished and not asked for by us.
+    """
     end = pod.terminated or Terminated(exit_code=None)
     code = end.exit_code
     if code is None and pod.phase == "Succeeded":
@@ -61,9 +73,14 @@ def classify(pod: Pod, requested: str, now: datetime) -> Ending:
     disturbed = _disturbance(pod, requested)
 
     counted = False
+    verdict: Verdict | None = None
     if code == ExitCode.FINISHED and _finished(summary, disturbed):
         outcome = Outcome.FINISHED
         reason = summary.reason if summary else "CrawlFinished"
+    elif not requested and (verdict := judge(policy, pod, code)) is not None:
+        outcome = Outcome.FATAL if verdict.action == "FailJob" else Outcome.RESTART
+        counted = verdict.action == "Count"
+        reason = _restart_reason(end, code, summary, disturbed, pod)
     elif code in NOT_RETRIABLE:
         outcome = Outcome.FATAL
         reason = summary.reason if summary else _WORDS[ExitCode(code)]
@@ -81,10 +98,13 @@ def classify(pod: Pod, requested: str, now: datetime) -> Ending:
             reason=reason[:64],
             message=_message(pod, end, summary, reason),
             counted=counted,
-            started_at=_text(end.started_at or pod.running_since),
+            started_at=_text(
+                end.started_at or pod.running_since or (pod.created_at if disturbed == _OVERTIME else None)
+            ),
             finished_at=times.text(min(end.finished_at or now, now)),
         ),
         summary.progress if summary else None,
+        verdict,
     )
 
 
@@ -113,6 +133,8 @@ def _disturbance(pod: Pod, requested: str) -> str:
         return requested or "PodDeleted"
     if pod.own is not None and pod.own.reason in _SHUTDOWN:
         return "NodeShutdown"
+    if pod.own is not None and pod.own.reason == _OVERTIME:
+        return _OVERTIME
     return ""
 
 

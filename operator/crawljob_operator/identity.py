@@ -11,7 +11,17 @@ from crawljob.spec import CrawlJobSpec
 _LABEL_MAX = 63
 _HASH_LENGTH = 10
 
-_NOT_IN_THE_POD = {"suspend", "restart_policy", "storage"}
+NOT_IN_THE_POD = {
+    "active_deadline_seconds",
+    "pod_failure_policy",
+    "restart_policy",
+    "restart_requested_at",
+    "start_deadline_seconds",
+    "storage",
+    "suspend",
+    "ttl_seconds_after_finished",
+}
+"""Fields of the spec that only the operator obeys."""
 
 
 def child_name(name: str, *identity: str) -> str:
@@ -29,11 +39,16 @@ def spec_hash(spec: CrawlJobSpec) -> str:
     """Hash of what shapes the Pod.
 
     Only values that differ from their default: a release that brings new fields restarts nothing that runs. A default
-    never changes within a version of the API, which has stored it in every CrawlJob. Suspending, restart rules and the
-    volume do not shape the Pod.
+    never changes within a version of the API, which has stored it in every CrawlJob. Suspending, restart rules,
+    deadlines and the volume do not shape the Pod; a restart request has a mark of its own.
     """
-    given = _without_empty(spec.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude=_NOT_IN_THE_POD))
+    given = _without_empty(spec.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude=NOT_IN_THE_POD))
     return digest(json.dumps(given, sort_keys=True))[:16]
+
+
+def request_mark(request: str | None) -> str:
+    """A restart request as a label's value, which the text itself may not be; empty where there is none."""
+    return "" if request is None else digest("restart", request)[:16]
 
 
 def trace_id(uid: str) -> str:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from crawljob.spec import RestartPolicy
+from crawljob.lifecycle import RestartPolicy
 from crawljob.status import HISTORY_MAX, CrawlJobStatus, PodRef, ReportedProgress, Termination
 from crawljob.summary import Progress
 from crawljob_operator import backoff, times
-from crawljob_operator.classify import Ending, Outcome, classify, vanished
+from crawljob_operator.classify import NO_RULES, Ending, Outcome, classify, vanished
 from crawljob_operator.conditions import find
-from crawljob_operator.observed import Note, Pod
+from crawljob_operator.observed import Job, Note, Pod
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,7 @@ class Ledger:
     next_restart: datetime | None
     start_time: str | None
     progress: ReportedProgress | None
+    active_seconds: int = 0
     complete: Note | None = None
     failed: Note | None = None
     entered: tuple[Termination, ...] = ()
@@ -45,6 +46,7 @@ class Ledger:
             next_restart=times.parse(status.next_restart_time),
             start_time=status.start_time,
             progress=status.progress,
+            active_seconds=status.active_seconds,
         )
 
     def knows(self, uid: str) -> bool:
@@ -52,8 +54,10 @@ class Ledger:
         return any(end.pod_uid == uid for end in (*self.history, *((self.last,) if self.last else ())))
 
 
-def settle(status: CrawlJobStatus, pod: Pod | None, uid: str, policy: RestartPolicy, now: datetime) -> Ledger:
+def settle(job: Job, pod: Pod | None, now: datetime) -> Ledger:
     """Enter what has ended since the status was written. ``pod`` is our own or ``None``."""
+    status, uid = job.status, job.uid
+    policy = job.spec.restart_policy if job.spec else RestartPolicy()
     ledger = Ledger.of(status)
     requested = requested_stop(status)
     recorded = status.current_pod
@@ -71,7 +75,8 @@ def settle(status: CrawlJobStatus, pod: Pod | None, uid: str, policy: RestartPol
     )
     if pod.ended:
         if not ledger.knows(pod.uid):
-            ledger = _enter(ledger, classify(pod, requested, now), uid, policy, now)
+            rules = job.spec.pod_failure_policy if job.spec else NO_RULES
+            ledger = _enter(ledger, classify(pod, requested, now, rules), uid, policy, now)
         return ledger
     since = healthy_at(pod, policy)
     if since is not None and since <= now:
@@ -82,8 +87,12 @@ def settle(status: CrawlJobStatus, pod: Pod | None, uid: str, policy: RestartPol
 def requested_stop(status: CrawlJobStatus) -> str:
     """Why we asked the current Pod to stop: it was written down before the deletion; empty when we did not ask."""
     restarting, suspended = find(status.conditions, "Restarting"), find(status.conditions, "Suspended")
-    if restarting is not None and restarting.status == "True" and restarting.reason == "SpecChanged":
-        return "SpecChanged"
+    if (
+        restarting is not None
+        and restarting.status == "True"
+        and restarting.reason in ("SpecChanged", "RestartRequested")
+    ):
+        return restarting.reason
     if suspended is not None and suspended.reason in ("Suspending", "Suspended"):
         return "Suspended"
     return ""
@@ -109,7 +118,14 @@ def with_progress(ledger: Ledger, progress: Progress | None, now: datetime) -> L
 def _enter(ledger: Ledger, ending: Ending, uid: str, policy: RestartPolicy, now: datetime) -> Ledger:
     end = ending.termination
     history = (end, *ledger.history)[:HISTORY_MAX]
-    ledger = replace(ledger, last=end, history=history, entered=(*ledger.entered, end), next_restart=None)
+    ledger = replace(
+        ledger,
+        last=end,
+        history=history,
+        entered=(*ledger.entered, end),
+        next_restart=None,
+        active_seconds=ledger.active_seconds + ran_seconds(end),
+    )
     ledger = with_progress(ledger, ending.progress, now)
     if ending.outcome is Outcome.FINISHED:
         return replace(ledger, complete=Note(end.reason, end.message))
@@ -117,7 +133,11 @@ def _enter(ledger: Ledger, ending: Ending, uid: str, policy: RestartPolicy, now:
     failures += int(end.counted)
     ledger = replace(ledger, restarts=ledger.restarts + 1, consecutive_failures=failures)
     if ending.outcome is Outcome.FATAL:
-        return replace(ledger, failed=Note(end.reason, end.message))
+        verdict = ending.verdict
+        if verdict is None:
+            return replace(ledger, failed=Note(end.reason, end.message))
+        message = f"podFailurePolicy.rules[{verdict.rule}] ({verdict.why}); {described(end)}"
+        return replace(ledger, failed=Note("FailurePolicyMatched", message))
     if failures > policy.backoff_limit:
         message = f"{failures} failures in a row, {policy.backoff_limit} are allowed; the last: {described(end)}"
         return replace(ledger, failed=Note("BackoffLimitExceeded", message))
@@ -126,6 +146,12 @@ def _enter(ledger: Ledger, ending: Ending, uid: str, policy: RestartPolicy, now:
     row = max(backoff.streak(history, policy), failures, 1)
     wait = backoff.delay(policy.backoff, row, uid, ledger.restarts)
     return replace(ledger, next_restart=times.ceil(now + wait))
+
+
+def ran_seconds(end: Termination) -> int:
+    """How long a Pod has run that has ended; 0 where nobody saw it run."""
+    started, finished = times.parse(end.started_at), times.parse(end.finished_at)
+    return max(0, round((finished - started).total_seconds())) if started and finished else 0
 
 
 def described(end: Termination) -> str:

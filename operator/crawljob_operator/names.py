@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from crawljob import API_GROUP
+from crawljob import API_GROUP, lifecycle
 
 FIELD_MANAGER: Final = "durable-crawler-operator"
 """Who wrote a field, in ``metadata.managedFields``; also the component of Events."""
@@ -23,15 +23,21 @@ LABEL_CRAWLJOB: Final = f"{API_GROUP}/crawljob"
 LABEL_UID: Final = f"{API_GROUP}/crawljob-uid"
 LABEL_ATTEMPT: Final = f"{API_GROUP}/attempt"
 LABEL_SPEC_HASH: Final = f"{API_GROUP}/spec-hash"
+LABEL_RESTART: Final = f"{API_GROUP}/restart-request"
+"""Mark of the restart request that this Pod follows."""
 
 SELECTOR: Final = f"{LABEL_MANAGED_BY}={MANAGED_BY}"
 """What the API server sends us of Pods and volumes."""
 
-CONTAINER: Final = "crawler"
+CONTAINER: Final = lifecycle.CONTAINER
 """The container whose end is the Pod's end; injected sidecars have other names."""
 PORT_NAME: Final = "http"
 CONFIG_FILE: Final = "crawljob.yaml"
 CONFIG_DIR: Final = "/etc/crawljob"
+SECRET_DIR: Final = "/etc/crawljob-secrets"  # noqa: S105 - a path
+"""A folder for each Secret that the spec names, in it a file for each key."""
+CA_DIR: Final = "/etc/crawljob-ca"
+CA_FILE: Final = "ca.pem"
 DATA_DIR: Final = "/data"
 FRONTIER: Final = f"{DATA_DIR}/frontier.db"
 USER_ID: Final = 65532

@@ -7,14 +7,16 @@ Views are read from raw API objects so that a missing status, a null list or an 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from typing import Any, Self
 
 from crawljob.problems import Problem
 from crawljob.spec import CrawlJobSpec
 from crawljob.status import CrawlJobStatus
 from crawljob.summary import Progress
+from crawljob.units import quantity
 from crawljob_operator import names, times
 
 Raw = Mapping[str, Any]
@@ -32,6 +34,12 @@ class Job:
     spec: CrawlJobSpec | None = None
     problems: tuple[Problem, ...] = ()
     deleting: bool = False
+
+    @property
+    def restart_request(self) -> str | None:
+        """The restart request that holds: taking ``restartRequestedAt`` away requests nothing."""
+        given = self.spec.restart_requested_at if self.spec is not None else None
+        return given or self.status.observed_restart_request
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +74,7 @@ class Pod:
     node: str = ""
     ip: str = ""
     spec_hash: str = ""
+    request_mark: str = ""
     attempt: int = 0
     config_name: str = ""
     created_at: datetime | None = None
@@ -73,6 +82,8 @@ class Pod:
     not_ready: Note | None = None
     unscheduled: Note | None = None
     disruption: Note | None = None
+    conditions: frozenset[tuple[str, str]] = frozenset()
+    """Type and status of each condition."""
     own: Note | None = None
     waiting: Note | None = None
     running_since: datetime | None = None
@@ -111,6 +122,7 @@ class Pod:
             node=str(spec.get("nodeName") or ""),
             ip=str(status.get("podIP") or ""),
             spec_hash=str(labels.get(names.LABEL_SPEC_HASH, "")),
+            request_mark=str(labels.get(names.LABEL_RESTART, "")),
             attempt=int(attempt) if attempt.isascii() and attempt.isdigit() else 0,
             config_name=next(
                 (str(_map(v, "configMap").get("name", "")) for v in _maps(spec, "volumes") if v.get("configMap")), ""
@@ -120,6 +132,7 @@ class Pod:
             not_ready=_condition(conditions, "Ready", "False"),
             unscheduled=_condition(conditions, "PodScheduled", "False"),
             disruption=_condition(conditions, "DisruptionTarget", "True"),
+            conditions=frozenset((kind, str(item.get("status"))) for kind, item in conditions.items()),
             own=_note(status),
             waiting=_note(_map(state, "waiting")),
             running_since=None if running is None else times.parse(running.get("startedAt")),
@@ -142,18 +155,32 @@ class Volume:
     phase: str = "Pending"
     deleting: bool = False
     note: Note | None = None
+    requested: Decimal | None = None
+    capacity: Decimal | None = None
+    resizing: str = ""
+    """The storage driver's or the kubelet's words while it is being enlarged."""
+    label_uid: str = ""
+    """UID of the CrawlJob that made it; a retained one has no owner."""
+
+    def belongs_to(self, uid: str) -> bool:
+        """Whether it is the volume of this CrawlJob: owned by it, or made by it and retained."""
+        return self.owner_uid == uid or (not self.owner_uid and self.label_uid == uid)
 
     @classmethod
     def from_raw(cls, raw: Raw, note: Note | None = None) -> Self:
         """Read a claim as the API server returns it."""
-        metadata = _map(raw, "metadata")
+        metadata, status = _map(raw, "metadata"), _map(raw, "status")
         return cls(
             name=str(metadata.get("name", "")),
             uid=str(metadata.get("uid", "")),
             owner_uid=owner_uid(raw),
-            phase=str(_map(raw, "status").get("phase") or "Pending"),
+            label_uid=str(_map(metadata, "labels").get(names.LABEL_UID, "")),
+            phase=str(status.get("phase") or "Pending"),
             deleting=bool(metadata.get("deletionTimestamp")),
             note=note,
+            requested=_quantity(_map(_map(_map(raw, "spec"), "resources"), "requests").get("storage")),
+            capacity=_quantity(_map(status, "capacity").get("storage")),
+            resizing="; ".join(filter(None, (str(item.get("message") or "") for item in _maps(status, "conditions")))),
         )
 
 
@@ -191,7 +218,9 @@ class Seen:
     configs: tuple[Config, ...] = ()
     config_name: str = ""
     progress: Progress | None = None
-    refusal: Refusal | None = field(default=None)
+    refusal: Refusal | None = None
+    resize_refusal: Refusal | None = None
+    """The API server will not enlarge the volume."""
 
 
 def owner_uid(raw: Raw) -> str:
@@ -218,6 +247,13 @@ def _terminated(state: Raw) -> Terminated | None:
 
 def _number(value: object) -> int | None:
     return value if isinstance(value, int) else None
+
+
+def _quantity(value: object) -> Decimal | None:
+    try:
+        return quantity(str(value)) if value is not None else None
+    except ValueError:
+        return None  # an exponent, which Kubernetes writes where nobody has asked for one
 
 
 def _condition(conditions: Raw, kind: str, status: str) -> Note | None:

@@ -13,12 +13,12 @@ from crawljob import API_GROUP, PLURAL
 def rules(*, clusterwide: bool) -> list[dict[str, Any]]:
     """The ``rules`` of the ClusterRole (``clusterwide``) or of the Role in each watched namespace."""
     namespaced = [
-        _rule(API_GROUP, PLURAL, "get", "list", "watch"),
+        _rule(API_GROUP, PLURAL, "get", "list", "watch", "delete"),
         _rule(API_GROUP, f"{PLURAL}/status", "patch"),
         # blockOwnerDeletion in an owner reference needs it where OwnerReferencesPermissionEnforcement is on.
         _rule(API_GROUP, f"{PLURAL}/finalizers", "update"),
         _rule("", "pods", "get", "list", "watch", "create", "delete"),
-        _rule("", "persistentvolumeclaims", "get", "list", "watch", "create"),
+        _rule("", "persistentvolumeclaims", "get", "list", "watch", "create", "patch"),
         _rule("", "configmaps", "get", "list", "create", "delete"),
         _rule("", "events", "list", "create", "patch"),
     ]

@@ -63,6 +63,7 @@ class Reconciler:
         self._image = crawler_image
         self._now = clock or (lambda: datetime.now(UTC))
         self._refusals: dict[str, _Refusals] = {}
+        self._resize_refusals: dict[str, _Refusals] = {}
         self._uids: dict[Key, str] = {}
 
     async def reconcile(self, key: Key) -> float | None:
@@ -86,7 +87,8 @@ class Reconciler:
         if patch:
             await self._announce(job, decision, now)
         applied = await apply(self._kube, job, decision.actions, self._image)
-        self._remember(job, applied.refused, created=applied.changed, now=now)
+        _remember(self._refusals, job, applied.refused, accepted=applied.changed, now=now)
+        _remember(self._resize_refusals, job, applied.resize_refused, accepted=False, now=now)
         if applied.changed:
             return 0.0
         return self._again_in(job, seen, decision, now)
@@ -95,7 +97,7 @@ class Reconciler:
         """The live state around the job, each object read from the store."""
         kube, namespace = self._kube, job.namespace
         raw_pod = await kube.get(PODS, namespace, render.pod_name(job))
-        raw_volume = await kube.get(VOLUMES, namespace, render.volume_name(job))
+        raw_volume = await kube.get(VOLUMES, namespace, render.claim_name(job, job.spec))
         labels = f"{names.LABEL_UID}={job.uid}"
         configs = [Config.from_raw(item) async for item in kube.items(CONFIGS, namespace, labels=labels)]
         wanted = render.config_name(job, job.spec) if job.spec else ""
@@ -106,14 +108,14 @@ class Reconciler:
         progress = None
         if pod is not None and pod.owner_uid == job.uid and job.spec is not None:
             progress = await self._progress.read(job.uid, pod, job.spec.listen.port)
-        refusals = self._refusals.get(job.uid)
         return Seen(
             pod=pod,
             volume=await self._volume(namespace, raw_volume) if raw_volume else None,
             configs=tuple(configs),
             config_name=wanted,
             progress=progress,
-            refusal=refusals.latest if refusals and refusals.generation == job.generation else None,
+            refusal=_latest(self._refusals, job),
+            resize_refusal=_latest(self._resize_refusals, job),
         )
 
     async def _volume(self, namespace: str, raw: dict[str, Any]) -> Volume:
@@ -145,17 +147,6 @@ class Reconciler:
                 # Events are for people; a crawl does not wait for them.
                 log.warning("an Event was not recorded: %s", error, extra={"crawljob": f"{job.namespace}/{job.name}"})
 
-    def _remember(self, job: Job, refused: Refused | None, *, created: bool, now: datetime) -> None:
-        if refused is None:
-            if created:
-                self._refusals.pop(job.uid, None)
-            return
-        before = self._refusals.get(job.uid)
-        number = before.number + 1 if before and before.generation == job.generation else 1
-        wait = min(REFUSAL_FIRST_SECONDS * 2 ** min(number - 1, 10), REFUSAL_MAX_SECONDS)
-        refusal = Refusal(refused.note, now + timedelta(seconds=wait), refused.stalled)
-        self._refusals[job.uid] = _Refusals(job.generation, number, refusal)
-
     def _again_in(self, job: Job, seen: Seen, decision: Decision, now: datetime) -> float | None:
         waits = []
         if decision.recheck_at is not None:
@@ -166,7 +157,29 @@ class Reconciler:
 
     def _forget(self, uid: str) -> None:
         self._refusals.pop(uid, None)
+        self._resize_refusals.pop(uid, None)
         self._progress.forget(uid)
+
+
+def _latest(refusals: dict[str, _Refusals], job: Job) -> Refusal | None:
+    found = refusals.get(job.uid)
+    return found.latest if found is not None and found.generation == job.generation else None
+
+
+def _remember(
+    refusals: dict[str, _Refusals], job: Job, refused: Refused | None, *, accepted: bool, now: datetime
+) -> None:
+    """Keep a refusal with the time to ask again, later after each one in a row of the same spec."""
+    if refused is None:
+        if accepted:
+            refusals.pop(job.uid, None)
+        return
+    before = refusals.get(job.uid)
+    number = before.number + 1 if before and before.generation == job.generation else 1
+    wait = min(REFUSAL_FIRST_SECONDS * 2 ** min(number - 1, 10), REFUSAL_MAX_SECONDS)
+    refusals[job.uid] = _Refusals(
+        job.generation, number, Refusal(refused.note, now + timedelta(seconds=wait), refused.stalled)
+    )
 
 
 def read_job(raw: dict[str, Any]) -> Job:

@@ -9,16 +9,20 @@ import ipaddress
 from typing import Any
 
 from crawljob import API_GROUP, API_VERSION, KIND, manifest
+from crawljob.pod_template import PodTemplate
 from crawljob.spec import CrawlJobSpec, Listen
 from crawljob_operator import identity, names
 from crawljob_operator.observed import Job
 
 Body = dict[str, Any]
 
-GRACE_SECONDS = 30
 TMP_SIZE = "64Mi"
 
+_NOT_THE_CRAWLERS = sorted(identity.NOT_IN_THE_POD | {"image", "image_pull_policy", "pod_template"})
+"""What the operator alone obeys: an edit of it gives the crawler no other file."""
+
 _CONFIG_VOLUME, _DATA_VOLUME, _TMP_VOLUME = "config", "data", "tmp"
+_READ_ONLY = 0o440
 
 
 def pod_name(job: Job) -> str:
@@ -31,14 +35,24 @@ def volume_name(job: Job) -> str:
     return identity.child_name(job.name, job.uid)
 
 
+def claim_name(job: Job, spec: CrawlJobSpec | None) -> str:
+    """The claim that the Pod uses: one that is there already, or our own."""
+    return (spec.storage.existing_claim if spec is not None else None) or volume_name(job)
+
+
 def config_name(job: Job, spec: CrawlJobSpec) -> str:
     """The ConfigMap's name, which changes with its content: a running Pod's file never changes under it."""
     return identity.child_name(job.name, job.uid, config_text(job, spec))
 
 
 def config_text(job: Job, spec: CrawlJobSpec) -> str:
-    """The crawler's file."""
-    return manifest.render(job.name, spec.model_copy(update={"listen": listen(spec), "suspend": False}))
+    """The crawler's file: what it obeys itself, and the restart request that its pages follow."""
+    given = {
+        **{name: CrawlJobSpec.model_fields[name].get_default(call_default_factory=True) for name in _NOT_THE_CRAWLERS},
+        "listen": listen(spec),
+        "restart_requested_at": job.restart_request,
+    }
+    return manifest.render(job.name, spec.model_copy(update=given))
 
 
 def listen(spec: CrawlJobSpec) -> Listen:
@@ -52,12 +66,14 @@ def volume(job: Job, spec: CrawlJobSpec) -> Body:
     """The PersistentVolumeClaim of the frontier."""
     storage = spec.storage
     body: Body = {
-        "accessModes": list(storage.access_modes),
-        "resources": {"requests": {"storage": storage.size}},
+        "accessModes": list(storage.wanted_access_modes),
+        "resources": {"requests": {"storage": storage.wanted_size}},
     }
     if storage.storage_class_name is not None:
         body["storageClassName"] = storage.storage_class_name
     metadata = _metadata(job, volume_name(job))
+    if storage.when_deleted == "Retain":
+        del metadata["ownerReferences"]
     return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": body}
 
 
@@ -72,18 +88,30 @@ def config(job: Job, spec: CrawlJobSpec) -> Body:
     }
 
 
-def pod(job: Job, spec: CrawlJobSpec, attempt: int, default_image: str) -> Body:
-    """The Pod of one attempt; it fits the restricted profile of the Pod Security Standards."""
-    extra = {names.LABEL_ATTEMPT: str(attempt), names.LABEL_SPEC_HASH: identity.spec_hash(spec)}
+def pod(job: Job, spec: CrawlJobSpec, attempt: int, default_image: str, limit_seconds: int | None = None) -> Body:
+    """The Pod of one attempt; it fits the restricted profile of the Pod Security Standards.
+
+    ``limit_seconds`` is when the kubelet ends it.
+    """
+    labels = {
+        **spec.pod_template.labels,
+        names.LABEL_ATTEMPT: str(attempt),
+        names.LABEL_SPEC_HASH: identity.spec_hash(spec),
+        names.LABEL_RESTART: identity.request_mark(job.restart_request),
+    }
+    annotations = dict(spec.pod_template.annotations)
+    limit = {} if limit_seconds is None else {"activeDeadlineSeconds": limit_seconds}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": _metadata(job, pod_name(job), extra),
+        "metadata": {**_metadata(job, pod_name(job), labels), **({"annotations": annotations} if annotations else {})},
         "spec": {
+            **_placement(spec.pod_template),
+            **limit,
             "restartPolicy": "Never",
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
-            "terminationGracePeriodSeconds": GRACE_SECONDS,
+            "terminationGracePeriodSeconds": spec.pod_template.termination_grace_period_seconds,
             "securityContext": {
                 "runAsNonRoot": True,
                 "runAsUser": names.USER_ID,
@@ -95,11 +123,25 @@ def pod(job: Job, spec: CrawlJobSpec, attempt: int, default_image: str) -> Body:
             "containers": [_container(job, spec, attempt, default_image)],
             "volumes": [
                 {"name": _CONFIG_VOLUME, "configMap": {"name": config_name(job, spec)}},
-                {"name": _DATA_VOLUME, "persistentVolumeClaim": {"claimName": volume_name(job)}},
+                {"name": _DATA_VOLUME, "persistentVolumeClaim": {"claimName": claim_name(job, spec)}},
                 {"name": _TMP_VOLUME, "emptyDir": {"sizeLimit": TMP_SIZE}},
+                *(volume for volume, _ in _access(spec)),
             ],
         },
     }
+
+
+def _placement(template: PodTemplate) -> Body:
+    """What the user says about where the Pod runs, in the API's own shape; nothing where nothing is said."""
+    fields = {
+        "node_selector",
+        "tolerations",
+        "affinity",
+        "topology_spread_constraints",
+        "priority_class_name",
+        "image_pull_secrets",
+    }
+    return template.model_dump(mode="json", by_alias=True, include=fields, exclude_defaults=True)
 
 
 def _container(job: Job, spec: CrawlJobSpec, attempt: int, default_image: str) -> Body:
@@ -107,8 +149,9 @@ def _container(job: Job, spec: CrawlJobSpec, attempt: int, default_image: str) -
     return {
         "name": names.CONTAINER,
         "image": spec.image or default_image,
-        "args": ["run", "-f", f"{names.CONFIG_DIR}/{names.CONFIG_FILE}", "--db", names.FRONTIER],
-        "env": _environment(job, attempt),
+        **({"imagePullPolicy": spec.image_pull_policy} if spec.image_pull_policy else {}),
+        "args": _arguments(spec),
+        "env": [*_environment(job, attempt), *_own_environment(spec.pod_template)],
         "ports": [{"name": names.PORT_NAME, "containerPort": spec.listen.port, "protocol": "TCP"}],
         "resources": {
             key: dict(values)
@@ -125,9 +168,48 @@ def _container(job: Job, spec: CrawlJobSpec, attempt: int, default_image: str) -
             {"name": _CONFIG_VOLUME, "mountPath": names.CONFIG_DIR, "readOnly": True},
             {"name": _DATA_VOLUME, "mountPath": names.DATA_DIR},
             {"name": _TMP_VOLUME, "mountPath": "/tmp"},  # noqa: S108 - inside the container
+            *(mount for _, mount in _access(spec)),
         ],
         **_probes(spec),
     }
+
+
+def _arguments(spec: CrawlJobSpec) -> list[str]:
+    secrets = ["--secret-dir", names.SECRET_DIR] if spec.fetch.headers else []
+    certificates = ["--ca-bundle", f"{names.CA_DIR}/{names.CA_FILE}"] if spec.fetch.ca_bundle else []
+    return ["run", "-f", f"{names.CONFIG_DIR}/{names.CONFIG_FILE}", "--db", names.FRONTIER, *secrets, *certificates]
+
+
+def _access(spec: CrawlJobSpec) -> list[tuple[Body, Body]]:
+    """Volumes, each with its mount, of what the crawler is let in with; only the kubelet reads Secrets (law O9).
+
+    None is optional: the kubelet starts the Pod when all are there, and says in Events which one is not.
+    """
+    keys: dict[str, set[str]] = {}
+    for header in spec.fetch.headers:
+        source = header.value_from.secret_key_ref
+        keys.setdefault(source.name, set()).add(source.key)
+    found = [
+        _files(f"secret-{number}", "secret", secret, {key: key for key in keys[secret]}, f"{names.SECRET_DIR}/{secret}")
+        for number, secret in enumerate(sorted(keys))
+    ]
+    if spec.fetch.ca_bundle is not None:
+        secret, config_map = spec.fetch.ca_bundle.secret_key_ref, spec.fetch.ca_bundle.config_map_key_ref
+        bundle = secret or config_map
+        assert bundle is not None, "the contract admits exactly one"
+        kind = "configMap" if secret is None else "secret"
+        found.append(_files("ca", kind, bundle.name, {bundle.key: names.CA_FILE}, names.CA_DIR))
+    return found
+
+
+def _files(name: str, kind: str, source: str, paths: dict[str, str], folder: str) -> tuple[Body, Body]:
+    """A volume with the named keys of a Secret or ConfigMap, for the crawler's group (``fsGroup``) only; its mount."""
+    content = {
+        "secretName" if kind == "secret" else "name": source,
+        "items": [{"key": key, "path": path} for key, path in sorted(paths.items())],
+        "defaultMode": _READ_ONLY,
+    }
+    return {"name": name, kind: content}, {"name": name, "mountPath": folder, "readOnly": True}
 
 
 def _probes(spec: CrawlJobSpec) -> Body:
@@ -167,6 +249,10 @@ def _environment(job: Job, attempt: int) -> list[Body]:
     ]
 
 
+def _own_environment(template: PodTemplate) -> list[Body]:
+    return [variable.model_dump(mode="json", by_alias=True, exclude_none=True) for variable in template.env]
+
+
 def _metadata(job: Job, name: str, extra: dict[str, str] | None = None) -> Body:
     return {
         "name": name,
@@ -179,14 +265,19 @@ def _metadata(job: Job, name: str, extra: dict[str, str] | None = None) -> Body:
             names.LABEL_UID: job.uid,
             **(extra or {}),
         },
-        "ownerReferences": [
-            {
-                "apiVersion": f"{API_GROUP}/{API_VERSION}",
-                "kind": KIND,
-                "name": job.name,
-                "uid": job.uid,
-                "controller": True,
-                "blockOwnerDeletion": True,
-            }
-        ],
+        "ownerReferences": owner_references(job),
     }
+
+
+def owner_references(job: Job) -> list[Body]:
+    """The CrawlJob as the controller of an object: the garbage collector removes it with the CrawlJob."""
+    return [
+        {
+            "apiVersion": f"{API_GROUP}/{API_VERSION}",
+            "kind": KIND,
+            "name": job.name,
+            "uid": job.uid,
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }
+    ]

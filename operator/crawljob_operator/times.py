@@ -27,6 +27,14 @@ def text(time: datetime) -> str:
     return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def later(time: datetime, seconds: float) -> datetime:
+    """A time some seconds later; the last one there is where that would be beyond it."""
+    try:
+        return time + timedelta(seconds=seconds)
+    except OverflowError:
+        return datetime.max.replace(tzinfo=time.tzinfo)
+
+
 def ceil(time: datetime) -> datetime:
     """The next whole second: a stored time must never be earlier than the one that was meant."""
     whole = time.replace(microsecond=0)

@@ -45,7 +45,7 @@ def test_the_reference_has_a_row_for_every_field_of_the_spec() -> None:
     rows = {row.path: row for row in reference.rows(spec.CrawlJobSpec)}
     assert rows["seeds"].default == "required"
     assert (rows["fetch.workers"].default, rows["fetch.workers"].bounds) == ("`16`", "1 to 1,024")
-    assert rows["storage.size"].default == f"`{spec.DEFAULT_STORAGE_SIZE}` *"
+    assert rows["listen.address"].default == "`127.0.0.1` *"
     assert rows["restartPolicy.backoff.maxSeconds"].type == "integer"
     without_meaning = [path for path, row in rows.items() if not row.meaning]
     assert not without_meaning

@@ -12,7 +12,7 @@ from crawljob import API_GROUP, API_VERSION, KIND, PLURAL, manifest
 from crawljob.status import CrawlJobStatus
 from crawljob.summary import Progress, RunSummary
 from crawljob_operator import names, render
-from crawljob_operator.identity import spec_hash
+from crawljob_operator.identity import request_mark, spec_hash
 from crawljob_operator.observed import Config, Job, Pod, Seen, Terminated, Volume
 
 NOW = datetime(2031, 5, 6, 7, 8, 9, tzinfo=UTC)
@@ -56,7 +56,8 @@ def pod(owner: Job, uid: str = "pod-1", **fields: Any) -> Pod:
         "name": render.pod_name(owner),
         "owner_uid": owner.uid,
         "spec_hash": spec_hash(owner.spec),
-        "attempt": owner.status.restarts + 1,
+        "request_mark": request_mark(owner.restart_request),
+        "attempt": owner.status.attempt or 1,
         "config_name": render.config_name(owner, owner.spec),
         "created_at": NOW - timedelta(seconds=60),
     }

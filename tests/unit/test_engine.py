@@ -14,6 +14,7 @@ import pytest
 
 from crawljob.manifest import parse
 from durable_crawler import engine as engine_module
+from durable_crawler import work as work_module
 from durable_crawler.clock import SystemClock
 from durable_crawler.engine import Engine
 from durable_crawler.frontier import FrontierBrokenError, FrontierError, SqliteFrontier
@@ -168,6 +169,20 @@ async def test_a_retry_waits_in_the_frontier_and_the_worker_goes_on(make: Make) 
     assert bench.network.asked == {A: 1, A + "1": 2, A + "2": 1}
     assert [record.url for record in bench.seen.records] == [A, A + "1", A + "2", A + "1"]
     assert [record.attempt for record in bench.seen.records if record.url == A + "1"] == [1, 2]
+
+
+async def test_a_dead_proxy_is_waited_for_and_no_host_is_given_up(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not an attempt of any page, however often; the pages are there when it is back."""
+    monkeypatch.setattr(work_module, "PROXY_WAIT_MS", 5)
+
+    def away(url: str) -> Fetched:
+        return Fetched(url, url, Outcome.PROXY_UNREACHABLE, error="the proxy http://p.example:3128: no connection")
+
+    bench = await make({A: [*[away] * 40, html("/1")], A + "1": [away, html()]}, fetch={"retries": 0})
+    assert await bench.run()
+    assert bench.network.asked == {A: 41, A + "1": 2}
+    assert bench.seen.settled() == {"released": 41, "done": 2}
+    assert bench.frontier.snapshot.failed == 0
 
 
 async def test_retries_are_counted_out(make: Make) -> None:

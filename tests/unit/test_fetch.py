@@ -20,7 +20,7 @@ from tests.support.misbehaving import HTML_HEAD, Answer, Names, hang, page, site
 from crawljob.spec import Fetch
 from durable_crawler.clock import SystemClock
 from durable_crawler.fetch import ROBOTS_BYTES, Fetcher
-from durable_crawler.fetch_connector import Failure
+from durable_crawler.fetch_failure import Failure
 from durable_crawler.outcomes import Hop, Outcome
 from durable_crawler.redirects import MAX_HOPS
 

@@ -16,7 +16,7 @@ LIMIT_MIB = 256
 PROGRAM = r"""
 import gzip, json, resource, sys
 from durable_crawler.fetch_body import Body
-from durable_crawler.fetch_connector import Failure
+from durable_crawler.fetch_failure import Failure
 from durable_crawler.parse import parse
 
 MIB = 1 << 20

@@ -12,18 +12,11 @@ from tests.support.builders import NOW, around, ended, job, pod, running, summar
 from crawljob.problems import Problem
 from crawljob.status import CrawlJobStatus
 from crawljob_operator import render
+from crawljob_operator.actions import CreateConfig, CreatePod, CreateVolume, DeleteConfig, DeletePod
 from crawljob_operator.conditions import find
-from crawljob_operator.decide import (
-    TOO_LATE,
-    CreateConfig,
-    CreatePod,
-    CreateVolume,
-    Decision,
-    DeleteConfig,
-    DeletePod,
-    decide,
-)
+from crawljob_operator.decide import Decision, decide
 from crawljob_operator.observed import Config, Job, Note, Pod, Refusal, Seen, Volume
+from crawljob_operator.policies.finished import TOO_LATE
 
 
 def condition(decision: Decision, kind: str) -> tuple[str, str]:

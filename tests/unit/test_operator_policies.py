@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.apiserver import free_ports
 from tests.support.builders import NOW, around, job, running
+from tests.support.podsecurity import violations
 
 from crawljob.spec import Backoff
 from crawljob.status import CrawlJobStatus
 from crawljob.summary import Progress
-from crawljob_operator import backoff, identity, render, times
+from crawljob_operator import backoff, identity, rbac, render, times
 from crawljob_operator.decide import decide
 from crawljob_operator.handlers import owner_key
 from crawljob_operator.kube import _error
@@ -93,6 +94,77 @@ def test_the_pod_says_who_it_is() -> None:
     assert "k8s.pod.uid=$(K8S_POD_UID)" in environment["OTEL_RESOURCE_ATTRIBUTES"]
     assert (container["image"], container["resources"]) == ("own:1", {"limits": {"memory": "1Gi"}})
     assert container["livenessProbe"]["httpGet"]["path"] == "/healthz"
+
+
+def header(secret: str, key: str, name: str) -> dict[str, Any]:
+    source = {"secretKeyRef": {"name": secret, "key": key}}
+    return {"origin": "https://docs.example.com", "name": name, "valueFrom": source}
+
+
+def test_secrets_are_mounted_key_by_key_and_never_read() -> None:
+    """One volume for each Secret, with the keys that are named, for the crawler's group; a flag names the folder."""
+    headers = [
+        header("b.two", "k", "X-1"),
+        header("one", "z", "X-2"),
+        header("one", "a", "X-3"),
+        header("one", "a", "X-4"),
+    ]
+    owner = job(fetch={"headers": headers})
+    assert owner.spec is not None
+    spec = render.pod(owner, owner.spec, 1, "i")["spec"]
+    (container,) = spec["containers"]
+    assert violations(spec) == []
+    assert spec["volumes"][3:] == [
+        {
+            "name": "secret-0",
+            "secret": {"secretName": "b.two", "items": [{"key": "k", "path": "k"}], "defaultMode": 0o440},
+        },
+        {
+            "name": "secret-1",
+            "secret": {
+                "secretName": "one",
+                "items": [{"key": "a", "path": "a"}, {"key": "z", "path": "z"}],
+                "defaultMode": 0o440,
+            },
+        },
+    ]
+    assert container["volumeMounts"][3:] == [
+        {"name": "secret-0", "mountPath": "/etc/crawljob-secrets/b.two", "readOnly": True},
+        {"name": "secret-1", "mountPath": "/etc/crawljob-secrets/one", "readOnly": True},
+    ]
+    assert container["args"][-2:] == ["--secret-dir", "/etc/crawljob-secrets"]
+    assert not any("secrets" in group["resources"] for group in rbac.rules(clusterwide=True))
+
+
+@pytest.mark.parametrize(
+    ("reference", "volume"),
+    [
+        ("secretKeyRef", {"secret": {"secretName": "ours"}}),
+        ("configMapKeyRef", {"configMap": {"name": "ours"}}),
+    ],
+)
+def test_certificates_are_one_file(reference: str, volume: dict[str, dict[str, str]]) -> None:
+    """From either kind; its name in the Pod does not depend on the key."""
+    owner = job(fetch={"caBundle": {reference: {"name": "ours", "key": "root.crt"}}})
+    assert owner.spec is not None
+    spec = render.pod(owner, owner.spec, 1, "i")["spec"]
+    (container,) = spec["containers"]
+    ((kind, source),) = volume.items()
+    content = {**source, "items": [{"key": "root.crt", "path": "ca.pem"}], "defaultMode": 0o440}
+    assert violations(spec) == []
+    assert spec["volumes"][3:] == [{"name": "ca", kind: content}]
+    assert container["volumeMounts"][3:] == [{"name": "ca", "mountPath": "/etc/crawljob-ca", "readOnly": True}]
+    assert container["args"][-2:] == ["--ca-bundle", "/etc/crawljob-ca/ca.pem"]
+
+
+def test_a_pod_that_brings_nothing_along_mounts_nothing() -> None:
+    """Neither flags nor volumes."""
+    owner = job()
+    assert owner.spec is not None
+    spec = render.pod(owner, owner.spec, 1, "i")["spec"]
+    assert len(spec["volumes"]) == len(spec["containers"][0]["volumeMounts"]) == 3
+    assert "--secret-dir" not in spec["containers"][0]["args"]
+    assert "--ca-bundle" not in spec["containers"][0]["args"]
 
 
 @pytest.mark.parametrize(("given", "address", "probed"), [(None, "0.0.0.0", True), ("::1", "::1", False)])

@@ -16,26 +16,46 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tests.support.builders import NOW, job, summary
 
 from crawljob.spec import CrawlJobSpec
+from crawljob.units import quantity
 from crawljob_operator import render, times
-from crawljob_operator.decide import CreateConfig, CreatePod, CreateVolume, DeleteConfig, DeletePod, decide
-from crawljob_operator.identity import spec_hash
+from crawljob_operator.actions import ChangeVolume, CreateConfig, CreatePod, CreateVolume, DeleteConfig, DeletePod
+from crawljob_operator.decide import decide
+from crawljob_operator.identity import request_mark, spec_hash
 from crawljob_operator.observed import Config, Job, Note, Pod, Seen, Terminated, Volume
 
 FINISHED = {"Complete", "Failed"}
 
 
+START_SECONDS = 50_000
+
+
 @cache
-def spec_of(suspend: bool, workers: int) -> CrawlJobSpec:
+def spec_of(
+    suspend: bool = False,
+    workers: int = 1,
+    request: str | None = None,
+    deadline: int | None = None,
+    gibibytes: int = 1,
+    retain: bool = False,
+) -> CrawlJobSpec:
     """One of the few specs of this world; making one anew at every step would be most of the work."""
-    spec = job(suspend=suspend, fetch={"workers": workers}, restartPolicy={"backoffLimit": 3}).spec
+    spec = job(
+        suspend=suspend,
+        fetch={"workers": workers},
+        restartPolicy={"backoffLimit": 3},
+        restartRequestedAt=request,
+        activeDeadlineSeconds=deadline,
+        startDeadlineSeconds=START_SECONDS,
+        storage={"size": f"{gibibytes}Gi", "whenDeleted": "Retain" if retain else "Delete"},
+    ).spec
     assert spec is not None
     return spec
 
 
 @cache
-def config_of(workers: int) -> str:
+def config_of(workers: int, request: str | None) -> str:
     """The ConfigMap's name that goes with it."""
-    return render.config_name(job(), spec_of(False, workers))
+    return render.config_name(job(), spec_of(workers=workers, request=request))
 
 
 class World(RuleBasedStateMachine):
@@ -44,12 +64,13 @@ class World(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now: datetime = NOW
-        self.owner: Job = replace(job(), spec=spec_of(False, 1))
+        self.owner: Job = replace(job(), spec=spec_of())
         self.pod: Pod | None = None
         self.volume: Volume | None = None
         self.configs: dict[str, Config] = {}
         self.made: list[str] = []
         self.foreign = False
+        self.gibibytes = 1
 
     def operate(self, steps: int = 99) -> None:
         """One reconcile that dies after ``steps`` calls."""
@@ -59,7 +80,7 @@ class World(RuleBasedStateMachine):
             pod=self.pod,
             volume=self.volume,
             configs=tuple(self.configs.values()),
-            config_name=config_of(owner.spec.fetch.workers),
+            config_name=self.config_name(),
         )
         decision = decide(owner, seen, self.now)
         status = decision.status
@@ -68,16 +89,22 @@ class World(RuleBasedStateMachine):
                 return
             steps -= 1
             assert status.restarts >= owner.status.restarts
+            assert status.attempt >= owner.status.attempt
             self.owner = replace(owner, status=status)
         if status.phase == "Restarting" and status.next_restart_time and self.pod and self.pod.terminated:
             assert decision.recheck_at is not None, "whoever waits looks again"
         if decision.recheck_at is not None:
-            assert decision.recheck_at - self.now <= timedelta(seconds=600), "no wait is lost in the future"
+            assert decision.recheck_at - self.now <= timedelta(seconds=START_SECONDS), "no wait is lost in the future"
         for action in decision.actions:
             if steps == 0:
                 return
             steps -= 1
             self.execute(action)
+
+    def config_name(self) -> str:
+        """What the next Pod's file is called."""
+        assert self.owner.spec is not None
+        return config_of(self.owner.spec.fetch.workers, self.owner.restart_request)
 
     def execute(self, action: object) -> None:
         owner = self.owner
@@ -85,14 +112,37 @@ class World(RuleBasedStateMachine):
         match action:
             case CreateVolume():
                 assert self.volume is None
-                self.volume = Volume(render.volume_name(owner), "volume", owner.uid, "Bound")
+                storage = owner.spec.storage
+                size = quantity(storage.wanted_size)
+                self.volume = Volume(
+                    render.volume_name(owner),
+                    "volume",
+                    owner.uid if storage.when_deleted == "Delete" else "",
+                    "Bound",
+                    requested=size,
+                    capacity=size,
+                    label_uid=owner.uid,
+                )
+            case ChangeVolume(_, uid, size, owned):
+                assert self.volume is not None
+                assert self.volume.uid == uid
+                assert size is not None or owned is not None
+                if size is not None:
+                    assert self.volume.requested is not None
+                    assert quantity(size) > self.volume.requested, "a volume never shrinks"
+                    self.volume = replace(self.volume, requested=quantity(size), capacity=quantity(size))
+                if owned is not None:
+                    assert owned != bool(self.volume.owner_uid), "no write that changes nothing"
+                    self.volume = replace(self.volume, owner_uid=owner.uid if owned else "")
             case CreateConfig():
-                name = config_of(owner.spec.fetch.workers)
+                name = self.config_name()
                 self.configs[name] = Config(name, name, owner.uid)
             case DeleteConfig(name, _):
                 assert self.pod is None or self.pod.config_name != name
                 del self.configs[name]
-            case CreatePod(attempt):
+            case CreatePod(attempt, limit_seconds):
+                assert (limit_seconds is None) == (owner.spec.active_deadline_seconds is None)
+                assert limit_seconds is None or limit_seconds > 0
                 assert self.pod is None, "at most one Pod"
                 assert self.volume is not None
                 assert not self.volume.deleting
@@ -116,7 +166,8 @@ class World(RuleBasedStateMachine):
             owner_uid=self.owner.uid,
             spec_hash=spec_hash(spec),
             attempt=attempt,
-            config_name=config_of(spec.fetch.workers),
+            config_name=self.config_name(),
+            request_mark=request_mark(self.owner.restart_request),
             created_at=self.now,
         )
 
@@ -190,10 +241,25 @@ class World(RuleBasedStateMachine):
         self.pod = None
         self.foreign = False
 
-    @rule(suspend=st.booleans(), workers=st.integers(1, 2))
-    def is_edited(self, suspend: bool, workers: int) -> None:
-        """The user edits the spec."""
-        self.owner = replace(self.owner, spec=spec_of(suspend, workers), generation=self.owner.generation + 1)
+    @rule(
+        suspend=st.booleans(),
+        workers=st.integers(1, 2),
+        request=st.sampled_from([None, None, "a", "b"]),
+        deadline=st.sampled_from([None, None, None, 500]),
+        retain=st.booleans(),
+        grow=st.booleans(),
+    )
+    def is_edited(
+        self, suspend: bool, workers: int, request: str | None, deadline: int | None, retain: bool, grow: bool
+    ) -> None:
+        """The user edits the spec; a finished job runs again only when that is requested."""
+        before, asked = self.owner.status, request and request != self.owner.status.observed_restart_request
+        self.gibibytes += grow and self.gibibytes < 3
+        spec = spec_of(suspend, workers, request, deadline, self.gibibytes, retain)
+        self.owner = replace(self.owner, spec=spec, generation=self.owner.generation + 1)
+        self.operate()
+        if before.phase in FINISHED and not self.foreign:
+            assert (self.owner.status.phase in FINISHED) == (not asked)
 
     @precondition(lambda self: self.volume is not None and self.pod is None)
     @rule()
@@ -229,6 +295,11 @@ class World(RuleBasedStateMachine):
             return
         assert self.pod is not None
         assert self.pod.spec_hash == spec_hash(spec)
+        assert self.volume is not None
+        assert self.volume.requested == quantity(spec.storage.wanted_size)
+        assert bool(self.volume.owner_uid) == (spec.storage.when_deleted == "Delete")
+        assert status.observed_restart_request == self.owner.restart_request
+        assert self.pod.request_mark == request_mark(self.owner.restart_request)
         assert not self.pod.ended
         writes = self.owner.status
         self.operate()

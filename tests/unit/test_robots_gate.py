@@ -11,14 +11,15 @@ from durable_crawler.outcomes import Fetched, Hop, Outcome
 from durable_crawler.robots import KnownRobots
 from durable_crawler.robots_gate import (
     CACHED_MS,
+    PROXY_WAIT_MS,
     UNREACHABLE_WAITS_MS,
     Allowed,
     Disallowed,
     RobotsGate,
     Unreachable,
     judge,
-    origin,
 )
+from durable_crawler.urls import origin
 
 HERE = "https://a.example"
 FILE = b"User-agent: *\nDisallow: /no\nCrawl-delay: 1.5\n"
@@ -26,6 +27,11 @@ GOOD = Fetched("u", "u", Outcome.OK, 200, body=FILE)
 ABSENT = Fetched("u", "u", Outcome.HTTP_ERROR, 404)
 BUSY = Fetched("u", "u", Outcome.HTTP_ERROR, 503)
 CUT_OFF = Fetched("u", "u", Outcome.CONNECT_ERROR)
+
+AWAY = Fetched("u", "u", Outcome.PROXY_UNREACHABLE)
+FORBIDDEN = Fetched(
+    "u", "u", Outcome.PROXY_REFUSED, error="the proxy http://p.example:3128 does not let the crawl through"
+)
 
 
 class World:
@@ -68,7 +74,7 @@ def test_a_file_holds_for_scheme_host_and_port(url: str, where: str) -> None:
     assert origin(url) == where
 
 
-JUDGED_APART = (Outcome.OK, Outcome.HTTP_ERROR, Outcome.ADDRESS_REFUSED)
+JUDGED_APART = (Outcome.OK, Outcome.PROXY_UNREACHABLE, Outcome.HTTP_ERROR, Outcome.ADDRESS_REFUSED)
 
 
 @pytest.mark.parametrize(
@@ -144,6 +150,25 @@ async def test_an_unreachable_file_is_asked_for_again_with_growing_waits_and_the
     world.pass_ms(CACHED_MS)
     assert await gate.verdict(f"{HERE}/a") == Unreachable(None)
     assert len(world.asked) == 1 + len(UNREACHABLE_WAITS_MS)
+
+
+async def test_an_origin_is_not_given_up_for_a_proxy_that_is_away() -> None:
+    world = World(*[AWAY] * 9, GOOD)
+    gate = world.gate()
+    for _ in range(9):
+        assert await gate.verdict(f"{HERE}/a") == Unreachable(world.clock.wall_ms() + PROXY_WAIT_MS)
+        world.pass_ms(PROXY_WAIT_MS)
+    assert await gate.verdict(f"{HERE}/a") == Allowed(1.5)
+
+
+async def test_who_is_given_up_says_why() -> None:
+    world = World(FORBIDDEN)
+    gate = world.gate()
+    for wait in (*UNREACHABLE_WAITS_MS, 0):
+        verdict = await gate.verdict(f"{HERE}/a")
+        world.pass_ms(wait)
+    assert isinstance(verdict, Unreachable)
+    assert (verdict.retry_ms, verdict.cause) == (None, "the proxy http://p.example:3128 does not let the crawl through")
 
 
 async def test_scenario_14_it_recovers() -> None:

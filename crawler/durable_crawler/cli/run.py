@@ -11,6 +11,7 @@ import click
 from crawljob.exitcodes import ExitCode
 from crawljob.manifest import CrawlJobFile, load, parse
 from crawljob.problems import InvalidInputError, Problem
+from durable_crawler.access import read
 from durable_crawler.cli.contract import refuse
 
 _FLAGS = {
@@ -43,6 +44,18 @@ _FLAGS = {
     help="The frontier: what is known and done. A crawl goes on where this file says.",
 )
 @click.option(
+    "--secret-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Where the values of fetch.headers are: DIR/SECRET/KEY.",
+)
+@click.option(
+    "--ca-bundle",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="PEM certificates of authorities that are trusted besides the system's.",
+)
+@click.option(
     "--metrics",
     metavar="[ADDRESS:]PORT",
     help="Serve /healthz, /readyz, /metrics and /progress here.  [default: 127.0.0.1:9090]",
@@ -57,7 +70,17 @@ _FLAGS = {
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
 )
-def run(file: Path | None, db: Path, metrics: str | None, log_format: str, log_level: str, **flags: Any) -> None:
+def run(
+    file: Path | None,
+    db: Path,
+    *,
+    secret_dir: Path | None,
+    ca_bundle: Path | None,
+    metrics: str | None,
+    log_format: str,
+    log_level: str,
+    **flags: Any,
+) -> None:
     """Crawl, and go on where an earlier run with the same --db ended.
 
     \b
@@ -66,13 +89,15 @@ def run(file: Path | None, db: Path, metrics: str | None, log_format: str, log_l
     """
     try:
         job = _job(file, flags, metrics)
+        ranges = job.spec.network.ranges
+        access = read(job.spec.fetch, allowed=ranges, secret_dir=secret_dir, ca_bundle=ca_bundle)
     except InvalidInputError as error:
         refuse(error.problems)
         return
     # Only now: the HTTP client, the parser and the database take a third of a second to import.
     from durable_crawler.run import execute  # noqa: PLC0415
 
-    summary = execute(job, db, log_format=log_format, log_level=log_level)
+    summary = execute(job, db, access, log_format=log_format, log_level=log_level)
     if summary.exit_code not in (ExitCode.FINISHED, ExitCode.SIGINT, ExitCode.SIGTERM):
         click.echo(f"error: {summary.message}", err=True)
     sys.exit(summary.exit_code)
