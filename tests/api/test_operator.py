@@ -41,7 +41,7 @@ def test_a_killed_operator_counts_each_end_once(operator: Operator, crawl: Crawl
     assert (status["restarts"], len(status["history"])) == (2, 3)
 
 
-def test_a_pod_that_vanished_while_nobody_looked_is_entered(operator: Operator, crawl: Crawl) -> None:
+def test_scenario_05_a_pod_that_vanished_while_nobody_looked_is_entered(operator: Operator, crawl: Crawl) -> None:
     """A recorded Pod that is gone counts as deleted, once, and not against the crawl."""
     crawl.apply()
     pod = crawl.kubelet.new_pod()
@@ -201,7 +201,8 @@ def test_scenario_44_a_namespace_that_is_going(server: ApiServer, proxy: FaultPr
         wait_until(lambda: len(proxy.made("create", since=since)) >= 4, "four more attempts: 10, 20, 40 and 80 s", 30)
     finally:
         operator.kill()
-    assert {call.resource for call in proxy.writes(since)} <= {"pods"}
+    assert {call.resource for call in proxy.writes(since)} <= {"pods", "events"}
+    assert len(proxy.made("create", resource="events", since=since)) <= 1
     assert operator.log()[begin:].count('"level": "warning"') <= 2, "an Event that could not be recorded"
     assert '"level": "error"' not in operator.log()[begin:]
 
