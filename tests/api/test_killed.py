@@ -259,7 +259,7 @@ def request(life: Life) -> End:
 
 def growth(life: Life) -> End:
     """51: a volume that grows."""
-    made = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": life.namespace}}
+    made: Raw = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": life.namespace}}
     made |= {"provisioner": "example.com/disks", "allowVolumeExpansion": True}
     life.api.create("/apis/storage.k8s.io/v1/storageclasses", made)
     life.crawl.apply(storage={"storageClassName": life.namespace})
