@@ -20,7 +20,7 @@ from tests.support.toolchain.cache import Unavailable
 
 from crawljob.crd import crd, json_schema
 from crawljob_operator import rbac
-from tools import reference
+from tools import reference, reference_telemetry
 
 ROOT = Path(__file__).resolve().parent.parent
 CHART = Path("charts/durable-crawler")
@@ -42,6 +42,7 @@ def files() -> dict[Path, str]:
         Path("manifests/crd.yaml"): definition,
         Path("manifests/crawljob.schema.json"): json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n",
         Path("docs/reference/crawljob.md"): reference.page(),
+        Path("docs/reference/telemetry.md"): reference_telemetry.page(),
     }
 
 

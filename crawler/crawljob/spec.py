@@ -8,17 +8,21 @@ everybody else; both are tested with the same rows.
 
 from __future__ import annotations
 
+import re
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated, Literal, Self
 
 import ada_url
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from crawljob import __version__
 from crawljob.access import CaBundle, Headers, Proxy, authority
 from crawljob.lifecycle import Backoff, PodFailurePolicy, RestartPolicy
 from crawljob.model import Model, cel
+from crawljob.patterns import PATTERN_SYNTAX, UrlPatterns
 from crawljob.pod_template import PodTemplate, Resources
+from crawljob.ranges import STAND_FOR_IPV4
 from crawljob.storage import DEFAULT_STORAGE_SIZE, Storage
 from crawljob.units import DurationWithin, quantity, seconds
 
@@ -61,8 +65,23 @@ Seed = Annotated[
 ]
 
 
-_TRANSITIONAL = tuple(map(IPv6Network, ("::/96", "::ffff:0:0/96", "64:ff9b::/96", "2001::/32", "2002::/16")))
-"""IPv6 addresses that stand for IPv4 ones. They are judged by those: to allow some of these would allow nothing."""
+def _url_pattern(pattern: str) -> str:
+    if not re.fullmatch(PATTERN_SYNTAX, pattern):
+        raise ValueError(
+            "must begin with / (path and query), * or an http or https URL's lower-case host, "
+            "and be escaped as a URL is (no spaces, no #, %C3%A9 for é)"
+        )
+    return pattern
+
+
+# In whole canonical URLs: one that cannot match any is a mistake that nobody would notice.
+Pattern = Annotated[
+    str,
+    Field(min_length=1, max_length=256, json_schema_extra={"pattern": PATTERN_SYNTAX}),
+    AfterValidator(_url_pattern),
+]
+
+
 _OWN = IPv6Network("::/127")  # unspecified and loopback, which stand for nothing
 
 
@@ -78,7 +97,8 @@ def _network(cidr: str) -> str:
 
 
 def _stands_for_ipv4(network: IPv6Network) -> bool:
-    return not network.subnet_of(_OWN) and any(network.subnet_of(other) for other in _TRANSITIONAL)
+    # Such addresses are judged by the IPv4 ones: to allow some of them would allow nothing.
+    return not network.subnet_of(_OWN) and any(network.subnet_of(other) for other in STAND_FOR_IPV4)
 
 
 # A pattern for what is cheap to say, CEL for the rest (`isCIDR` alone takes host bits).
@@ -100,6 +120,19 @@ Cidr = Annotated[
 class Scope(Model):
     """Which pages belong to the crawl, besides the seeds' authorities."""
 
+    include: tuple[Pattern, ...] = Field(
+        (),
+        max_length=100,
+        description="If there are any, only URLs that one of these patterns matches, and the seeds. A pattern is "
+        "compared with the whole URL or, beginning with /, with its path and query; * is any characters, everything "
+        "else is itself: /docs/*, *.html, https://docs.example.org/*?lang=en.",
+    )
+    exclude: tuple[Pattern, ...] = Field(
+        (),
+        max_length=100,
+        description="No URL that one of these patterns matches, whatever include says; a redirect to one is not "
+        "followed. No seed may be excluded.",
+    )
     max_depth: int = Field(16, ge=0, le=1000, description="Links followed from a seed; a seed has depth 0.")
     max_pages: int = Field(
         10_000,
@@ -311,7 +344,8 @@ class CrawlJobSpec(Model):
         min_length=1,
         max_length=64,
         description="Any text, such as the time; another one than status.observedRestartRequest restarts the crawl "
-        "once, also a finished one. Pages that failed or were quarantined are then tried again.",
+        "once, also a finished one. Pages that failed or were quarantined are then tried again, and "
+        "activeDeadlineSeconds begins anew.",
     )
     suspend: bool = Field(False, description="Stops the crawl gracefully and keeps its volume; false resumes it.")
     telemetry: Telemetry = Field(default_factory=Telemetry, description="Where traces and metrics are sent.")
@@ -327,16 +361,42 @@ class CrawlJobSpec(Model):
         return self
 
     @model_validator(mode="after")
-    def _headers_are_for_seeds(self) -> Self:
-        # Not in CEL: 1000 seeds against 32 headers are beyond its cost budget.
-        approved = {authority(seed) for seed in self.seeds} if self.fetch.headers else set()
-        for number, header in enumerate(self.fetch.headers):
-            if authority(header.origin) not in approved:
-                raise ValueError(
-                    f"fetch.headers[{number}].origin is {header.origin}, and no seed is on that host: "
-                    "the crawl would never go there"
-                )
+    def _no_seed_is_excluded(self) -> Self:
+        """A seed asks for what ``exclude`` forbids: one of them is a mistake, and nobody but the author knows which."""
+        exclude = UrlPatterns(exclude=self.scope.exclude)
+        rulings = [exclude.ruling(ada_url.URL(seed).href.partition("#")[0]) for seed in self.seeds if exclude]
+        self._refuse(
+            [
+                (("seeds", number), f"is excluded by {ruling.pattern} of scope.exclude")
+                for number, ruling in enumerate(rulings)
+                if not ruling.admitted
+            ]
+        )
         return self
+
+    @model_validator(mode="after")
+    def _headers_are_for_seeds(self) -> Self:
+        """Not in CEL: 1000 seeds against 32 headers are beyond its cost budget."""
+        approved = {authority(seed) for seed in self.seeds} if self.fetch.headers else set()
+        self._refuse(
+            [
+                (("fetch", "headers", number, "origin"), "is on no seed's host: the crawl would never go there")
+                for number, header in enumerate(self.fetch.headers)
+                if authority(header.origin) not in approved
+            ]
+        )
+        return self
+
+    def _refuse(self, problems: list[tuple[tuple[str | int, ...], str]]) -> None:
+        """Raise for what only a look at several fields shows, under the path of the field that must change."""
+        if problems:
+            errors = [
+                InitErrorDetails(
+                    type=PydanticCustomError("contradiction", "{what}", {"what": what}), loc=where, input=None
+                )
+                for where, what in problems
+            ]
+            raise ValidationError.from_exception_data(type(self).__name__, errors)
 
 
 __all__ = [

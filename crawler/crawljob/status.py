@@ -46,6 +46,7 @@ class Termination(_Status):
     """How one Pod ended."""
 
     pod_uid: str = Field(alias="podUID", description="The Pod's UID: its end is counted once.")
+    attempt: int = Field(0, description="Number of this Pod, from 1; its span's id follows from it.")
     exit_code: int | None = Field(None, description="Exit code of the crawler; none where the kubelet reported none.")
     signal: int | None = None
     reason: str = Field(max_length=64, description="OOMKilled, Evicted, Interrupted, Error, PodDeleted, ...")

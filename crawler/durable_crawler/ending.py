@@ -45,6 +45,9 @@ def _cause(url: str, outcome: str, status: int | None, final_url: str | None, ho
     if outcome == Outcome.REDIRECT_OUT_OF_SCOPE and hops:
         target = json.loads(hops)[-1][2]
         return f"{url} leads to {target}, which no seed approves (add it as a seed)"
+    if outcome == Outcome.REDIRECT_EXCLUDED and hops:
+        target = json.loads(hops)[-1][2]
+        return f"{url} leads to {target}, which scope.include or scope.exclude leaves out"
     if outcome == Outcome.ADDRESS_REFUSED:
         return f"{final_url or url} is at no public address (open its range with network.allowCIDRs, or --allow-cidr)"
     if outcome == Outcome.HTTP_ERROR:

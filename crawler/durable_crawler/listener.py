@@ -15,8 +15,9 @@ from collections.abc import Callable
 
 from aiohttp import web
 
+from crawljob_telemetry import prometheus
 from durable_crawler.logs import Limited
-from durable_crawler.telemetry import prometheus
+from durable_crawler.telemetry.catalogue import collect
 from durable_crawler.telemetry.stats import Stats
 
 CONNECTIONS_MAX = 64
@@ -107,7 +108,7 @@ class Listener:
         return web.Response(status=503, text="not ready\n")
 
     async def _metrics(self, _: web.Request) -> web.Response:
-        text = prometheus.render(self._stats)
+        text = prometheus.render(collect(self._stats))
         return web.Response(body=text.encode(), headers={"Content-Type": prometheus.CONTENT_TYPE})
 
     async def _progress(self, _: web.Request) -> web.Response:

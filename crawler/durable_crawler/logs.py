@@ -12,14 +12,12 @@ import logging
 import math
 import re
 import sys
-import threading
-from collections import OrderedDict
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Literal, TextIO
 
-from durable_crawler.clock import Clock, SystemClock
+from crawljob_telemetry.limited import NOISY, Limited
 
 MESSAGE_MAX = 2000
 """Characters of a message, and of each extra field."""
@@ -27,9 +25,6 @@ MESSAGE_MAX = 2000
 TRACEBACK_MAX = 8000
 DEPTH_MAX = 3
 ITEMS_MAX = 32
-
-NOISY = ("opentelemetry", "urllib3", "requests", "grpc")
-"""Loggers that say two to four lines a second while a collector is away: the exporters' counts are reported instead."""
 
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 _SECRET_KEY = re.compile(r"authorization|cookie|password|passwd|secret|token|api[-_]?key|credential", re.IGNORECASE)
@@ -61,38 +56,6 @@ def add_context(**context: str) -> None:
     for handler in logging.getLogger().handlers:
         if isinstance(handler.formatter, _Json):
             handler.formatter.context.update(context)
-
-
-class Limited:
-    """Warnings that may come in thousands: at most one per key in ``interval`` seconds, with how many were left out.
-
-    Safe from any thread. Keys are bounded; the one that was used least lately is forgotten.
-    """
-
-    def __init__(
-        self, logger: logging.Logger, *, interval: float = 10.0, clock: Clock | None = None, max_keys: int = 256
-    ) -> None:
-        self._logger = logger
-        self._interval = interval
-        self._clock: Clock = SystemClock() if clock is None else clock
-        self._max_keys = max_keys
-        self._keys: OrderedDict[str, tuple[float, int]] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def warning(self, key: str, message: str, *args: object, exc_info: bool = False, **extra: object) -> None:
-        """Log ``message`` unless ``key`` was logged within the interval; ``extra`` become fields of the line."""
-        now = self._clock.monotonic()
-        with self._lock:
-            last, suppressed = self._keys.pop(key, (None, 0))
-            if last is not None and now - last < self._interval:
-                self._keys[key] = (last, suppressed + 1)
-                return
-            self._keys[key] = (now, 0)
-            while len(self._keys) > self._max_keys:
-                self._keys.popitem(last=False)
-        if suppressed:
-            extra["suppressed"] = suppressed
-        self._logger.warning(message, *args, exc_info=exc_info, extra=extra)
 
 
 def _without_noise(record: logging.LogRecord) -> bool:

@@ -25,6 +25,8 @@ class Outcome(StrEnum):
     """The connection ended before the body did."""
     REDIRECT_OUT_OF_SCOPE = "redirect_out_of_scope"
     """A redirect to another authority: recorded, never contacted."""
+    REDIRECT_EXCLUDED = "redirect_excluded"
+    """A redirect to a page that ``scope.include`` and ``scope.exclude`` leave out: recorded, never requested."""
     REDIRECT_INVALID = "redirect_invalid"
     """A redirect without a usable Location, a loop, or more than 10 hops."""
     ADDRESS_REFUSED = "address_refused"
@@ -55,7 +57,8 @@ class Outcome(StrEnum):
         return self not in _NO_FAILURES
 
 
-_NO_FAILURES = frozenset({Outcome.OK, Outcome.NOT_HTML, Outcome.REDIRECT_OUT_OF_SCOPE, Outcome.ROBOTS_DISALLOWED})
+_LEFT_ALONE = {Outcome.REDIRECT_OUT_OF_SCOPE, Outcome.REDIRECT_EXCLUDED, Outcome.ROBOTS_DISALLOWED}
+_NO_FAILURES = frozenset({Outcome.OK, Outcome.NOT_HTML, *_LEFT_ALONE})
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,11 +111,12 @@ async def _crawl_with(
             await stack.enter_async_context(show_progress(stats))
         counts = frontier.snapshot
         _log.info(
-            "crawl %s begins: %d done, %d to do, %d taken back from an earlier run",
+            "crawl %s begins: %d done, %d to do, %d taken back from an earlier run, %d tried again",
             job.name,
             counts.done,
             counts.pending + counts.deferred,
             frontier.recovered,
+            frontier.again,
             extra={"crawljob": job.name, "epoch": frontier.epoch},
         )
         observer = _Observer(stats, telemetry)
@@ -181,7 +182,14 @@ def _admission(spec: CrawlJobSpec) -> Admission:
     seeds = [(url, authority(url)) for url in urls if not isinstance(url, Refusal)]
     assert len(seeds) == len(urls), "the contract admits no seed that has no canonical form"
     longest_wait_ms = max(LONGEST_WAIT_MS, round(seconds(spec.politeness.max_retry_after) * 1000))
-    return Admission(tuple(seeds), spec.scope.max_depth, longest_wait_ms)
+    return Admission(
+        tuple(seeds),
+        spec.scope.max_depth,
+        longest_wait_ms,
+        include=spec.scope.include,
+        exclude=spec.scope.exclude,
+        restart_request=spec.restart_requested_at,
+    )
 
 
 _REASONS = {

@@ -7,9 +7,10 @@ learns about its host (its robots.txt, its pace) goes to the board, and from the
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
 
@@ -23,6 +24,7 @@ from durable_crawler.outcomes import Fetched, Outcome, PageRecord, Stage
 from durable_crawler.parse import Parsed, parse
 from durable_crawler.robots import product_token
 from durable_crawler.robots_gate import PROXY_WAIT_MS, Allowed, Disallowed, RobotsGate, Unreachable
+from durable_crawler.scope import Scope
 from durable_crawler.settle import Done, RetryLater, effect_on_host, settle
 from durable_crawler.urls import authority
 
@@ -96,6 +98,7 @@ class Work:
         self._max_retry_after = seconds(spec.politeness.max_retry_after)
         self._background = Background(PARSERS, "parser")
         self._product = product_token(spec.fetch.user_agent)
+        self._scope = Scope.of(spec)
         self._approved = {host.authority: host.id for host in frontier.hosts.values()}
 
     async def page(self, job: Job) -> None:
@@ -135,8 +138,8 @@ class Work:
             case RetryLater():
                 return await self._defer(job, Deferral(self._clock.wall_ms() + round(decision.delay * 1000), host))
             case Done():
-                result = _result(job, fetched, decision.outcome, parsed)
-                return await self._finish(job, result, self._links(job, parsed), host)
+                links = self._links(job, fetched, parsed)
+                return await self._finish(job, _result(job, fetched, decision.outcome, parsed, links), links, host)
 
     async def _refused(self, lease: Lease) -> Result | Unreachable | None:
         """What robots.txt has against the page."""
@@ -158,6 +161,8 @@ class Work:
                 return verdict
 
     async def _may_follow(self, url: str) -> Outcome | None:
+        if not self._scope.ruling(url).admitted:
+            return Outcome.REDIRECT_EXCLUDED
         if self._robots is None:
             return None
         match await self._robots.verdict(url):
@@ -177,9 +182,14 @@ class Work:
 
     async def _fetch(self, job: Job) -> Fetched:
         started = self._clock.wall_ns()
-        job.fetched = await self._fetcher.fetch(job.lease.url, self._may_follow)
+        fetched = await self._fetcher.fetch(job.lease.url, self._may_follow)
+        if fetched.outcome is Outcome.REDIRECT_EXCLUDED:
+            pattern = self._scope.ruling(fetched.hops[-1].location).pattern
+            why = "matches no pattern of scope.include" if pattern is None else f"is excluded by {pattern}"
+            fetched = replace(fetched, error=f"the redirect's target {why}"[:200])
+        job.fetched = fetched
         job.stages.append(Stage("fetch", started, self._clock.wall_ns()))
-        return job.fetched
+        return fetched
 
     async def _parse(self, job: Job, fetched: Fetched) -> Parsed | None:
         if fetched.body is None:
@@ -212,7 +222,7 @@ class Work:
         if not changed:
             return None
         closed_for = max(0.0, self._board.closed_until(lease.host_id) - now)
-        return HostState(self._board.pace(lease.host_id), self._clock.wall_ms() + round(closed_for * 1000))
+        return HostState(self._board.pace(lease.host_id).kept, self._clock.wall_ms() + round(closed_for * 1000))
 
     async def _defer(self, job: Job, deferral: Deferral) -> str:
         started = self._clock.wall_ns()
@@ -229,18 +239,20 @@ class Work:
         job.lost = verdict is Verdict.LOST
         return settled
 
-    def _links(self, job: Job, parsed: Parsed | None) -> Sequence[Link]:
-        """All links; those outside of the spec (another authority, too deep) without a host."""
+    def _links(self, job: Job, fetched: Fetched, parsed: Parsed | None) -> Sequence[Link]:
+        """All links, those outside of the spec too: the frontier keeps them for when an edited spec admits them."""
+        if fetched.outcome is Outcome.REDIRECT_EXCLUDED:
+            return [self._link(fetched.hops[-1].location, job.lease.depth)]
         if parsed is None:
             return ()
-        depth = job.lease.depth + 1
-        approved = self._approved if depth <= self._spec.scope.max_depth else {}
-        links = []
         # Who asks for robots to be ignored is told all links; otherwise nofollow means what it says.
-        for url in parsed.links if self._robots is not None else (*parsed.links, *parsed.nofollow_links):
-            where = authority(url)
-            links.append(Link(url, where, approved.get(where), depth))
-        return links
+        urls = parsed.links if self._robots is not None else (*parsed.links, *parsed.nofollow_links)
+        return [self._link(url, job.lease.depth + 1) for url in urls]
+
+    def _link(self, url: str, depth: int) -> Link:
+        where = authority(url)
+        objection = self._scope.objection(url, depth)
+        return Link(url, where, self._approved[where] if objection is None else None, depth, objection)
 
     def _record(self, job: Job, settled: str) -> None:
         lease = job.lease
@@ -261,8 +273,10 @@ class Work:
 _CUT = "the end of the page was not read: it would have taken the parser too long"
 
 
-def _result(job: Job, fetched: Fetched, outcome: Outcome, parsed: Parsed | None) -> Result:
+def _result(job: Job, fetched: Fetched, outcome: Outcome, parsed: Parsed | None, links: Sequence[Link]) -> Result:
     first = job.stages[0]
+    refused = Counter(str(link.left_out) for link in links if link.left_out is not None and link.left_out.by_pattern)
+    refused.update({str(reason): count for reason, count in parsed.refused.items()} if parsed else {})
     return Result(
         outcome=outcome,
         status=fetched.status,
@@ -275,7 +289,7 @@ def _result(job: Job, fetched: Fetched, outcome: Outcome, parsed: Parsed | None)
         hops=fetched.hops,
         error=_CUT if parsed and parsed.cut else fetched.error,
         duration_ms=(first.ended_ns - first.started_ns) // 1_000_000,
-        refused={str(reason): count for reason, count in parsed.refused.items()} if parsed else {},
+        refused=refused,
         nofollow=len(parsed.nofollow_links) if parsed else 0,
         noindex=parsed.noindex if parsed else False,
     )

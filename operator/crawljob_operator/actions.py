@@ -16,6 +16,11 @@ class CreateConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class CreatePolicy:
+    """Create the NetworkPolicy."""
+
+
+@dataclass(frozen=True, slots=True)
 class CreatePod:
     """Create the Pod of this attempt."""
 
@@ -41,6 +46,14 @@ class DeleteConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class DeletePolicy:
+    """Delete a NetworkPolicy that the next Pod must not have."""
+
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class ChangeVolume:
     """Enlarge our PersistentVolumeClaim, or let it go with the CrawlJob (``owned``) or stay."""
 
@@ -57,4 +70,14 @@ class DeleteJob:
     uid: str
 
 
-Action = CreateVolume | CreateConfig | CreatePod | DeletePod | DeleteConfig | ChangeVolume | DeleteJob
+Action = (
+    CreateVolume
+    | CreateConfig
+    | CreatePolicy
+    | CreatePod
+    | DeletePod
+    | DeleteConfig
+    | DeletePolicy
+    | ChangeVolume
+    | DeleteJob
+)

@@ -11,15 +11,18 @@ from crawljob_operator.actions import (
     ChangeVolume,
     CreateConfig,
     CreatePod,
+    CreatePolicy,
     CreateVolume,
     DeleteConfig,
     DeleteJob,
     DeletePod,
+    DeletePolicy,
 )
 from crawljob_operator.kube import (
     CONFIGS,
     CRAWLJOBS,
     PODS,
+    POLICIES,
     VOLUMES,
     ApiError,
     ConflictError,
@@ -28,6 +31,7 @@ from crawljob_operator.kube import (
     Raw,
     Resource,
 )
+from crawljob_operator.netsettings import NetworkSettings
 from crawljob_operator.observed import Job, Note
 
 
@@ -48,7 +52,9 @@ class Applied:
     resize_refused: Refused | None = None
 
 
-async def apply(kube: Kube, job: Job, actions: tuple[Action, ...], default_image: str) -> Applied:
+async def apply(
+    kube: Kube, job: Job, actions: tuple[Action, ...], default_image: str, network: NetworkSettings
+) -> Applied:
     """Execute. Raises ``ApiError`` or a network error where asking again later may help."""
     changed, resize_refused = False, None
     for action in actions:
@@ -57,13 +63,15 @@ async def apply(kube: Kube, job: Job, actions: tuple[Action, ...], default_image
                 await _delete(kube, PODS, job.namespace, name, uid)
             case DeleteConfig(name, uid):
                 await _delete(kube, CONFIGS, job.namespace, name, uid)
+            case DeletePolicy(name, uid):
+                await _delete(kube, POLICIES, job.namespace, name, uid)
             case DeleteJob(uid):
                 await _delete(kube, CRAWLJOBS, job.namespace, job.name, uid)
             case ChangeVolume():
                 resize_refused = await _change_volume(kube, job, action)
-            case CreateVolume() | CreateConfig() | CreatePod():
+            case CreateVolume() | CreateConfig() | CreatePolicy() | CreatePod():
                 assert job.spec is not None, "nothing is created from a spec that cannot be read"
-                resource, body = _rendered(action, job, job.spec, default_image)
+                resource, body = _rendered(action, job, job.spec, default_image, network)
                 refused = await _create(kube, resource, body)
                 if refused is not None:
                     return Applied(changed=True, refused=refused, resize_refused=resize_refused)
@@ -72,13 +80,19 @@ async def apply(kube: Kube, job: Job, actions: tuple[Action, ...], default_image
 
 
 def _rendered(
-    action: CreateVolume | CreateConfig | CreatePod, job: Job, spec: CrawlJobSpec, default_image: str
+    action: CreateVolume | CreateConfig | CreatePolicy | CreatePod,
+    job: Job,
+    spec: CrawlJobSpec,
+    default_image: str,
+    network: NetworkSettings,
 ) -> tuple[Resource, Raw]:
     match action:
         case CreateVolume():
             return VOLUMES, render.volume(job, spec)
         case CreateConfig():
             return CONFIGS, render.config(job, spec)
+        case CreatePolicy():
+            return POLICIES, render.policy(job, spec, network)
         case CreatePod(attempt, limit_seconds):
             return PODS, render.pod(job, spec, attempt, default_image, limit_seconds)
 

@@ -4,26 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import sys
 from collections.abc import Coroutine
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import click
+from pydantic import ValidationError
 
 from crawljob import __version__
-from crawljob_operator import logs, names
+from crawljob.problems import InvalidInputError
+from crawljob.spec import Telemetry as TelemetrySpec
+from crawljob_operator import logs, names, netsettings
 from crawljob_operator.handlers import Watches
 from crawljob_operator.health import HealthServer
 from crawljob_operator.kube import Kube
+from crawljob_operator.netsettings import NetworkSettings
 from crawljob_operator.progress import ProgressReader
 from crawljob_operator.reconcile import Reconciler
+from crawljob_operator.telemetry import Telemetry
 from crawljob_operator.trouble import Reporting
 from crawljob_operator.watchdog import Resync, missing, watch_over
 from crawljob_operator.workqueue import WorkQueue
 
 log = logging.getLogger(__name__)
+
+STOP_SECONDS = 2.0
+"""How long what was cancelled may take to end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +45,8 @@ class Options:
     port: int = 8080
     resync: float = names.DEFAULT_RESYNC_SECONDS
     progress_interval: float = names.DEFAULT_PROGRESS_SECONDS
+    network: NetworkSettings = field(default_factory=NetworkSettings)
+    telemetry: TelemetrySpec = field(default_factory=TelemetrySpec)
 
 
 async def operate(options: Options) -> int:
@@ -43,17 +54,20 @@ async def operate(options: Options) -> int:
     stop = asyncio.Event()
     _on_signals(stop)
     async with (
-        HealthServer(options.host, options.port) as health,
-        await Kube.connect() as kube,
+        Telemetry(options.telemetry, os.environ) as telemetry,
+        HealthServer(options.host, options.port, telemetry.text) as health,
+        await Kube.connect(telemetry) as kube,
         ProgressReader(options.progress_interval) as progress,
     ):
-        reconciler = Reconciler(kube, progress, options.crawler_image)
-        queue = WorkQueue(Reporting(kube, reconciler.reconcile))
-        resync = Resync(kube, options.namespaces, options.resync, queue.wake)
+        reconciler = Reconciler(kube, progress, options.crawler_image, options.network, observer=telemetry)
+        queue = WorkQueue(Reporting(kube, reconciler.reconcile), observer=telemetry)
+        telemetry.stats.queue_depth = queue.depth
+        resync = Resync(kube, options.namespaces, options.resync, queue.wake, telemetry)
         if not await _unless(stop, resync.first()):
             return 0
-        watches = Watches(kube, options.namespaces, queue.wake)
+        watches = Watches(kube, options.namespaces, queue.wake, telemetry)
         await watches.start()
+        telemetry.start()
         _on_signals(stop)  # kopf has set its own
         expected = watches.expected_tasks()
         health.ready = lambda: not missing(expected)
@@ -80,6 +94,25 @@ async def operate(options: Options) -> int:
         return 1 if failed and not stop.is_set() else 0
 
 
+async def _to_the_end(options: Options) -> int:
+    """Operate, and then end the process whatever still runs in it.
+
+    A watch of kopf's that waits between two attempts swallows its cancellation and goes on for ever: who waited for it
+    would have a process that lives and hears nothing.
+    """
+    code = await operate(options)
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    if left:
+        _, left = await asyncio.wait(left, timeout=STOP_SECONDS)
+    if left:
+        log.warning("ending in spite of %s", ", ".join(sorted(task.get_name() for task in left)))
+        logging.shutdown()
+        os._exit(code)
+    return code
+
+
 def _on_signals(stop: asyncio.Event) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -104,9 +137,25 @@ def _address(_: click.Context, __: click.Parameter, value: str) -> tuple[str, in
     return host.strip("[]"), int(port)
 
 
+def _web_address(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    try:
+        return TelemetrySpec(endpoint=value).endpoint
+    except ValidationError as error:
+        raise click.BadParameter(f"{value!r} is not an http or https URL such as http://otel-collector:4317") from error
+
+
 def _namespaces(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
     parts = [part.strip() for value in values for part in value.split(",")]
     return tuple(dict.fromkeys(part for part in parts if part))
+
+
+def _network(_: click.Context, __: click.Parameter, value: str | None) -> NetworkSettings:
+    if not value:
+        return NetworkSettings()
+    try:
+        return netsettings.parse(value)
+    except InvalidInputError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -131,7 +180,7 @@ def _namespaces(_: click.Context, __: click.Parameter, values: tuple[str, ...]) 
     default=names.DEFAULT_LISTEN,
     show_default=True,
     callback=_address,
-    help="Where /healthz and /readyz are served.",
+    help="Where /healthz, /readyz and /metrics are served.",
 )
 @click.option(
     names.FLAG_RESYNC,
@@ -150,6 +199,28 @@ def _namespaces(_: click.Context, __: click.Parameter, values: tuple[str, ...]) 
     help="Seconds between two readings of a crawl's progress.",
 )
 @click.option(
+    names.FLAG_NETWORK_POLICY,
+    "network",
+    envvar=names.ENV_NETWORK_POLICY,
+    callback=_network,
+    metavar="JSON",
+    help="The chart's networkPolicy values: whether crawls get a NetworkPolicy, and where DNS and the collector are.",
+)
+@click.option(
+    names.FLAG_OTLP_ENDPOINT,
+    envvar=names.ENV_OTLP_ENDPOINT,
+    callback=_web_address,
+    help="Collector that gets the operator's own metrics and the spans of attempts; nothing is sent without it.",
+)
+@click.option(
+    names.FLAG_OTLP_PROTOCOL,
+    envvar=names.ENV_OTLP_PROTOCOL,
+    default="grpc",
+    show_default=True,
+    type=click.Choice(["grpc", "http/protobuf"]),
+    help="OTLP's transport.",
+)
+@click.option(
     names.FLAG_LOG_LEVEL,
     envvar=names.ENV_LOG_LEVEL,
     default="info",
@@ -163,12 +234,23 @@ def main(
     listen: tuple[str, int],
     resync: float,
     progress_interval: float,
+    network: NetworkSettings,
+    otlp_endpoint: str | None,
+    otlp_protocol: Literal["grpc", "http/protobuf"],
     log_level: str,
 ) -> None:
     """Watch CrawlJobs and give each one a volume and exactly one crawler Pod, until its crawl is done."""
     logs.configure(log_level)
-    options = Options(crawler_image, namespaces, listen[0], listen[1], resync, progress_interval)
-    sys.exit(asyncio.run(operate(options)))
+    options = Options(
+        crawler_image,
+        namespaces,
+        *listen,
+        resync,
+        progress_interval,
+        network,
+        TelemetrySpec(endpoint=otlp_endpoint, protocol=otlp_protocol),
+    )
+    sys.exit(asyncio.run(_to_the_end(options)))
 
 
 if __name__ == "__main__":

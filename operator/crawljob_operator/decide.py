@@ -13,8 +13,8 @@ from crawljob.status import ConditionType, CrawlJobStatus
 from crawljob_operator import times
 from crawljob_operator.actions import Action, DeleteConfig
 from crawljob_operator.conditions import Wanted, find, merged, word
-from crawljob_operator.identity import request_mark, trace_id
-from crawljob_operator.ledger import described, settle, with_progress
+from crawljob_operator.identity import trace_id
+from crawljob_operator.ledger import described, follows, settle, with_progress
 from crawljob_operator.observed import Job, Note, Pod, Seen
 from crawljob_operator.policies import (
     change,
@@ -24,6 +24,7 @@ from crawljob_operator.policies import (
     ending,
     finished,
     invalid,
+    isolation,
     running,
     suspension,
     volume,
@@ -78,6 +79,8 @@ def decide(job: Job, seen: Seen, now: datetime) -> Decision:
             return Decision(status, (*volume.upkeep(job, seen, now), *actions), recheck_at=due)
         job = replace(job, status=status)
     ledger = with_progress(settle(job, pod, now), seen.progress, now)
+    if job.restart_request != job.status.observed_restart_request and follows(job, pod):
+        ledger = replace(ledger, active_seconds=0)  # what is asked for anew has all its time
     view = View(job, seen, pod, ledger, now)
     plan = next(plan for policy in POLICIES if (plan := policy(view)) is not None)
     return _decision(view, plan)
@@ -108,7 +111,7 @@ def _decision(view: View, plan: Plan) -> Decision:
             "start_time": ledger.start_time,
             "completion_time": times.text(now) if ended else None,
             "active_seconds": ledger.active_seconds,
-            "observed_restart_request": _followed(view),
+            "observed_restart_request": job.restart_request if follows(job, view.pod) else old.observed_restart_request,
             "spec_hash": view.pod.spec_hash if view.pod else old.spec_hash,
             "progress": ledger.progress,
             "trace_id": trace_id(job.uid),
@@ -120,17 +123,15 @@ def _decision(view: View, plan: Plan) -> Decision:
         recheck = min(recheck or now + SOON, now + SOON)
     return Decision(
         status=status,
-        actions=(*plan.actions, *_unused_configs(job.uid, seen, view.pod), *volume.upkeep(job, seen, now)),
+        actions=(
+            *plan.actions,
+            *_unused_configs(job.uid, seen, view.pod),
+            *isolation.restored(view),
+            *volume.upkeep(job, seen, now),
+        ),
         announcements=(*_announced(view, plan), *plan.announcements),
         recheck_at=recheck,
     )
-
-
-def _followed(view: View) -> str | None:
-    """A restart request is followed once no Pod from before it is left."""
-    if view.pod is None or view.pod.request_mark == request_mark(view.job.restart_request):
-        return view.job.restart_request
-    return view.job.status.observed_restart_request
 
 
 def _unused_configs(uid: str, seen: Seen, pod: Pod | None) -> tuple[Action, ...]:
@@ -147,7 +148,7 @@ def _unused_configs(uid: str, seen: Seen, pod: Pod | None) -> tuple[Action, ...]
 
 def _announced(view: View, plan: Plan) -> tuple[Announcement, ...]:
     """Events for what is new in this status: each once, because the status that carries it is written once."""
-    said = []
+    said: list[Announcement] = []
     kinds: tuple[tuple[ConditionType, bool], ...] = (("Complete", False), ("Failed", True), ("Stalled", True))
     for kind, warning in kinds:
         want = plan.more.get(kind)
@@ -155,6 +156,8 @@ def _announced(view: View, plan: Plan) -> tuple[Announcement, ...]:
             continue
         before = find(view.job.status.conditions, kind)
         if before is None or before.status != "True" or before.reason != want.note.reason:
+            # The end that was the last is told once, as what it means for the job.
+            said = [item for item in said if item.note.reason != want.note.reason]
             said.append(Announcement(want.note, warning))
     if (
         plan.phase in ("Pending", "Restarting", "Running")

@@ -19,12 +19,14 @@ import kopf
 from crawljob import API_GROUP, API_VERSION, KIND, PLURAL
 from crawljob_operator import names
 from crawljob_operator.kube import Kube
+from crawljob_operator.observer import Observer
 from crawljob_operator.workqueue import Key
 
 CREDENTIALS_SECONDS = 300
 """A token is read again after this time: kubelets rotate it long before the old one expires."""
 
-_WATCHED = (f"{PLURAL}.{API_VERSION}.{API_GROUP}", "pods.v1", "persistentvolumeclaims.v1")
+_CHILDREN = ("pods", "persistentvolumeclaims")
+_WATCHED = (f"{PLURAL}.{API_VERSION}.{API_GROUP}", *(f"{plural}.v1" for plural in _CHILDREN))
 
 _IDENTITY: Any = names.FIELD_MANAGER  # kopf's own type for it is private
 
@@ -55,15 +57,18 @@ class _AllTasks:
 class Watches:
     """The watches on CrawlJobs, on their Pods and on their volumes, in some namespaces or in the whole cluster."""
 
-    def __init__(self, kube: Kube, namespaces: tuple[str, ...], wake: Wake) -> None:
+    def __init__(self, kube: Kube, namespaces: tuple[str, ...], wake: Wake, observer: Observer | None = None) -> None:
         self._namespaces = namespaces
-        self._registry = _registry(kube, wake)
+        self._observer = observer or Observer()
+        self._registry = _registry(kube, wake, self._observer)
         self._settings = _settings(clusterwide=not namespaces)
         self._stop = asyncio.Event()
         self._tasks: Any = ()
 
     async def start(self) -> None:
         """Start watching. It takes over SIGTERM and SIGINT: set other handlers afterwards."""
+        for plural in (PLURAL, *_CHILDREN):
+            self._observer.heard(plural)  # a watch that never tells anything is as old as its start
         self._tasks = await kopf.spawn_tasks(
             registry=self._registry,
             settings=self._settings,
@@ -97,7 +102,7 @@ def owner_key(namespace: str | None, meta: Mapping[str, Any]) -> Key | None:
     return None
 
 
-def _registry(kube: Kube, wake: Wake) -> kopf.OperatorRegistry:
+def _registry(kube: Kube, wake: Wake, observer: Observer) -> kopf.OperatorRegistry:
     registry = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=registry)
@@ -117,12 +122,18 @@ def _registry(kube: Kube, wake: Wake) -> kopf.OperatorRegistry:
         )
 
     @kopf.on.event(API_GROUP, API_VERSION, PLURAL, registry=registry)
-    async def crawljob_changed(namespace: str | None, name: str, **_: Any) -> None:
-        wake(Key(str(namespace), name))
+    async def crawljob_changed(
+        namespace: str | None, name: str, meta: Mapping[str, Any], event: Mapping[str, Any], **_: Any
+    ) -> None:
+        key = Key(str(namespace), name)
+        gone = event["type"] == "DELETED"
+        observer.heard(PLURAL, key, "" if gone else str(meta.get("resourceVersion")))
+        wake(key)
 
     @kopf.on.event("", "v1", "pods", registry=registry)
     @kopf.on.event("", "v1", "persistentvolumeclaims", registry=registry)
-    async def child_changed(namespace: str | None, meta: Mapping[str, Any], **_: Any) -> None:
+    async def child_changed(namespace: str | None, meta: Mapping[str, Any], resource: kopf.Resource, **_: Any) -> None:
+        observer.heard(resource.plural)
         key = owner_key(namespace, meta)
         if key is not None:
             wake(key)
@@ -145,7 +156,7 @@ def _settings(*, clusterwide: bool) -> kopf.OperatorSettings:
     settings.watching.connect_timeout = 10
     settings.watching.inactivity_timeout = 70
     settings.watching.chunk_size = 500
-    for plural in ("pods", "persistentvolumeclaims"):
+    for plural in _CHILDREN:
         settings.watching.label_selectors["", "v1", plural] = names.SELECTOR
     settings.watching.field_selectors["apiextensions.k8s.io", "v1", "customresourcedefinitions"] = (
         f"metadata.name={PLURAL}.{API_GROUP}"

@@ -1,4 +1,4 @@
-"""The operator's own small HTTP server: ``/healthz`` (the loop turns) and ``/readyz`` (everything is watched).
+"""The operator's own small HTTP server: ``/healthz`` (the loop turns), ``/readyz`` (all is watched), ``/metrics``.
 
 Liveness says nothing of the API server: restarting us would not heal it. Only a process that has given up, and is about
 to end, is not well.
@@ -11,17 +11,22 @@ from typing import Self
 
 from aiohttp import web
 
+from crawljob_telemetry import prometheus
+
 
 class HealthServer:
     """Serves on one address as long as it is entered."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, metrics: Callable[[], str]) -> None:
+        """``metrics`` gives the text of ``/metrics``; it must not wait."""
         self._host, self._port = host, port
+        self._text = metrics
         self.dead = False
         self.ready: Callable[[], bool] = lambda: False
         app = web.Application()
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
+        app.router.add_get("/metrics", self._metrics)
         self._runner = web.AppRunner(app, access_log=None)
 
     async def __aenter__(self) -> Self:
@@ -39,3 +44,6 @@ class HealthServer:
         return (
             web.Response(text="ok\n") if self.ready() else web.Response(status=503, text="not everything is watched\n")
         )
+
+    async def _metrics(self, _: web.Request) -> web.Response:
+        return web.Response(body=self._text().encode(), headers={"Content-Type": prometheus.CONTENT_TYPE})

@@ -58,7 +58,17 @@ def trace_id(uid: str) -> str:
 
 def traceparent(uid: str, attempt: int) -> str:
     """W3C trace context for the Pod of one attempt, sampled: the crawler chooses its URLs itself."""
-    return f"00-{trace_id(uid)}-{digest('attempt', uid, str(attempt))[:16]}-01"
+    return f"00-{trace_id(uid)}-{attempt_span_id(uid, attempt)}-01"
+
+
+def attempt_span_id(uid: str, attempt: int) -> str:
+    """The span of one attempt, under which its crawler's spans hang: 16 hexadecimal digits."""
+    return digest("attempt", uid, str(attempt))[:16]
+
+
+def crawl_span_id(uid: str) -> str:
+    """The root of the CrawlJob's trace, under which its attempts hang: 16 hexadecimal digits."""
+    return digest("crawl", uid)[:16]
 
 
 def fraction(*parts: str) -> float:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from kubernetes.aio import client, config
 
 from crawljob import API_GROUP, API_VERSION, PLURAL
 from crawljob_operator import names
+from crawljob_operator.observer import Observer
 
 Raw = dict[str, Any]
 
@@ -36,6 +38,7 @@ CRAWLJOBS = Resource(f"/apis/{API_GROUP}/{API_VERSION}", PLURAL)
 PODS = Resource("/api/v1", "pods")
 VOLUMES = Resource("/api/v1", "persistentvolumeclaims")
 CONFIGS = Resource("/api/v1", "configmaps")
+POLICIES = Resource("/apis/networking.k8s.io/v1", "networkpolicies")
 EVENTS = Resource("/api/v1", "events")
 
 
@@ -77,20 +80,21 @@ class Connection:
 class Kube:
     """A client of one API server; closed by ``async with``."""
 
-    def __init__(self, configuration: client.Configuration) -> None:
+    def __init__(self, configuration: client.Configuration, observer: Observer | None = None) -> None:
         self._configuration = configuration
+        self._observer = observer or Observer()
         self._client = client.ApiClient(configuration)
         self._client.user_agent = names.FIELD_MANAGER
 
     @classmethod
-    async def connect(cls) -> Self:
+    async def connect(cls, observer: Observer | None = None) -> Self:
         """Take the kubeconfig that ``KUBECONFIG`` names, else the Pod's own account, else the user's kubeconfig."""
         configuration = client.Configuration()
         if "KUBECONFIG" not in os.environ and _in_cluster():
             config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
         else:
             await config.load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
-        return cls(configuration)
+        return cls(configuration, observer)
 
     async def __aenter__(self) -> Self:
         return self
@@ -171,8 +175,13 @@ class Kube:
             method, path, query_params=query, header_params=headers, body=body, auth_settings=["BearerToken"]
         )
         timeout = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS, sock_connect=10)
-        response = await self._client.call_api(*request, _request_timeout=timeout)
-        data: bytes = await response.read()  # type: ignore[no-untyped-call]
+        started, code = time.monotonic(), "error"
+        try:
+            response = await self._client.call_api(*request, _request_timeout=timeout)
+            data: bytes = await response.read()  # type: ignore[no-untyped-call]
+            code = str(response.status)
+        finally:
+            self._observer.called(method, code, time.monotonic() - started)
         if 200 <= response.status <= 299:
             answer = json.loads(data)
             assert isinstance(answer, dict), "the API server answers with objects"

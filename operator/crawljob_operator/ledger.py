@@ -11,6 +11,7 @@ from crawljob.summary import Progress
 from crawljob_operator import backoff, times
 from crawljob_operator.classify import NO_RULES, Ending, Outcome, classify, vanished
 from crawljob_operator.conditions import find
+from crawljob_operator.identity import request_mark
 from crawljob_operator.observed import Job, Note, Pod
 
 
@@ -76,12 +77,20 @@ def settle(job: Job, pod: Pod | None, now: datetime) -> Ledger:
     if pod.ended:
         if not ledger.knows(pod.uid):
             rules = job.spec.pod_failure_policy if job.spec else NO_RULES
-            ledger = _enter(ledger, classify(pod, requested, now, rules), uid, policy, now)
+            ending = classify(pod, requested, now, rules)
+            if not follows(job, pod):  # whatever came of it, it is to be done again
+                ending = replace(ending, outcome=Outcome.RESTART)
+            ledger = _enter(ledger, ending, uid, policy, now)
         return ledger
     since = healthy_at(pod, policy)
     if since is not None and since <= now:
         ledger = replace(ledger, consecutive_failures=0)
     return replace(ledger, next_restart=None)
+
+
+def follows(job: Job, pod: Pod | None) -> bool:
+    """Whether no Pod from before the restart request that holds is left."""
+    return pod is None or pod.request_mark == request_mark(job.restart_request)
 
 
 def requested_stop(status: CrawlJobStatus) -> str:
@@ -116,7 +125,7 @@ def with_progress(ledger: Ledger, progress: Progress | None, now: datetime) -> L
 
 
 def _enter(ledger: Ledger, ending: Ending, uid: str, policy: RestartPolicy, now: datetime) -> Ledger:
-    end = ending.termination
+    end = ending.termination.model_copy(update={"attempt": ledger.attempt})
     history = (end, *ledger.history)[:HISTORY_MAX]
     ledger = replace(
         ledger,

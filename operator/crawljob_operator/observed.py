@@ -1,4 +1,4 @@
-"""What one reconcile has seen, as values: the CrawlJob, its Pod, its volume, its ConfigMaps.
+"""What one reconcile has seen, as values: the CrawlJob, its Pod, its volume, its ConfigMaps and NetworkPolicies.
 
 Views are read from raw API objects so that a missing status, a null list or an odd time is an ordinary case
 (``decide`` must be total), and so that tests can write the few fields that matter.
@@ -200,6 +200,21 @@ class Config:
 
 
 @dataclass(frozen=True, slots=True)
+class Policy:
+    """A NetworkPolicy of this CrawlJob, or a foreign one with the name that we need."""
+
+    name: str
+    uid: str
+    owner_uid: str = ""
+
+    @classmethod
+    def from_raw(cls, raw: Raw) -> Self:
+        """Read a NetworkPolicy as the API server returns it."""
+        metadata = _map(raw, "metadata")
+        return cls(str(metadata.get("name", "")), str(metadata.get("uid", "")), owner_uid(raw))
+
+
+@dataclass(frozen=True, slots=True)
 class Refusal:
     """The API server refused to create something; it is asked again at ``retry_at``."""
 
@@ -211,12 +226,17 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The live state around one CrawlJob. ``config_name`` is the ConfigMap that a new Pod would use."""
+    """The live state around one CrawlJob.
+
+    ``config_name`` is the ConfigMap that a new Pod would use, ``policy_name`` its NetworkPolicy (empty: it has none).
+    """
 
     pod: Pod | None = None
     volume: Volume | None = None
     configs: tuple[Config, ...] = ()
     config_name: str = ""
+    policies: tuple[Policy, ...] = ()
+    policy_name: str = ""
     progress: Progress | None = None
     refusal: Refusal | None = None
     resize_refusal: Refusal | None = None

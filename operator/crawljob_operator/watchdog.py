@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from crawljob_operator import names
 from crawljob_operator.kube import CRAWLJOBS, NETWORK_ERRORS, PODS, VOLUMES, ApiError, Kube
+from crawljob_operator.observer import Observer
 from crawljob_operator.workqueue import Key
 
 log = logging.getLogger(__name__)
@@ -30,11 +31,19 @@ class DeafError(RuntimeError):
 class Resync:
     """Lists all CrawlJobs and wakes them; also shows that the rights on their Pods and volumes are still there."""
 
-    def __init__(self, kube: Kube, namespaces: tuple[str, ...], interval: float, wake: Callable[[Key], None]) -> None:
+    def __init__(
+        self,
+        kube: Kube,
+        namespaces: tuple[str, ...],
+        interval: float,
+        wake: Callable[[Key], None],
+        observer: Observer | None = None,
+    ) -> None:
         self._kube = kube
         self._namespaces: tuple[str | None, ...] = namespaces or (None,)
         self._interval = interval
         self._wake = wake
+        self._observer = observer or Observer()
 
     async def first(self) -> None:
         """List until it works: before that, a watch on a kind that is not there yet would never begin."""
@@ -61,15 +70,18 @@ class Resync:
                 raise DeafError(f"Listing has failed for {FAILING_LIMIT_SECONDS:.0f} s, lastly: {error}")
 
     async def _attempt(self) -> Exception | None:
+        self._observer.listing()
         try:
             for namespace in self._namespaces:
                 async for item in self._kube.items(CRAWLJOBS, namespace):
+                    self._observer.listed(item)
                     self._wake(Key(item["metadata"]["namespace"], item["metadata"]["name"]))
                 for resource in (PODS, VOLUMES):
                     async for _ in self._kube.items(resource, namespace, labels=names.SELECTOR, limit=1):
                         pass
         except (ApiError, *NETWORK_ERRORS) as error:
             return error
+        self._observer.listing_ended()
         return None
 
 

@@ -12,6 +12,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
+from crawljob_operator.observer import Observer
+
 log = logging.getLogger(__name__)
 
 ERROR_FIRST_SECONDS = 1.0
@@ -30,13 +32,15 @@ Handler = Callable[[Key], Awaitable[float | None]]
 
 
 class WorkQueue:
-    """Wakes a handler for keys. All methods are for the event loop's own thread."""
+    """Wakes a handler for keys. Its methods are for the event loop's own thread."""
 
-    def __init__(self, handler: Handler, workers: int = 8) -> None:
+    def __init__(self, handler: Handler, workers: int = 8, observer: Observer | None = None) -> None:
         self._handler = handler
+        self._observer = observer or Observer()
         self._workers = workers
         self._ready: asyncio.Queue[Key] = asyncio.Queue()
-        self._waiting: set[Key] = set()
+        self._waiting: dict[Key, float] = {}
+        """Since when."""
         self._active: set[Key] = set()
         self._again: set[Key] = set()
         self._timers: dict[Key, asyncio.TimerHandle] = {}
@@ -47,8 +51,12 @@ class WorkQueue:
         if key in self._active:
             self._again.add(key)
         elif key not in self._waiting:
-            self._waiting.add(key)
+            self._waiting[key] = time.monotonic()
             self._ready.put_nowait(key)
+
+    def depth(self) -> int:
+        """How many keys wait. For any thread."""
+        return len(self._waiting)
 
     async def run(self) -> None:
         """Work until cancelled. A handler's exception never ends it."""
@@ -59,7 +67,7 @@ class WorkQueue:
     async def _work(self) -> None:
         while True:
             key = await self._ready.get()
-            self._waiting.discard(key)
+            self._observer.taken(time.monotonic() - self._waiting.pop(key))
             self._active.add(key)
             timer = self._timers.pop(key, None)
             if timer is not None:
@@ -79,6 +87,7 @@ class WorkQueue:
         try:
             delay: float | None = await self._handler(key)
         except Exception as error:
+            self._observer.reconciled("error", time.monotonic() - started)
             failures = self._failures[key] = self._failures.get(key, 0) + 1
             wait: float = min(ERROR_FIRST_SECONDS * 2 ** min(failures - 1, 20), ERROR_MAX_SECONDS)
             wait *= random.uniform(0.8, 1)  # noqa: S311 - spreads retries, guards nothing
@@ -90,6 +99,7 @@ class WorkQueue:
             )
             return wait
         self._failures.pop(key, None)
+        self._observer.reconciled("success", time.monotonic() - started)
         log.debug("reconciled", extra={"crawljob": "/".join(key), "seconds": round(time.monotonic() - started, 3)})
         return delay
 

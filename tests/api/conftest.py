@@ -333,6 +333,15 @@ class Crawl:
         """The namespace's ConfigMaps."""
         return self.api.items(f"/api/v1/namespaces/{self.namespace}/configmaps")
 
+    def policies(self) -> list[Raw]:
+        """The namespace's NetworkPolicies."""
+        return self.api.items(policies(self.namespace))
+
+
+def policies(namespace: str, name: str = "") -> str:
+    """Path of the namespace's NetworkPolicies, or of one."""
+    return f"/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies" + (f"/{name}" if name else "")
+
 
 @pytest.fixture
 def crawl(api: Api, namespace: str) -> Crawl:

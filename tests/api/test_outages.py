@@ -95,6 +95,29 @@ def _endures(fault: Fault, *verbs: str, resource: str = "", flags: tuple[str, ..
     return happens
 
 
+def _loses_one_watch(server: ApiServer, name: str) -> None:
+    """3: one watch is given up while another waits for its next attempt, which must not keep the process alive."""
+    with Outage(server, name, RARELY) as outage:
+        operator, proxy = outage.operator, outage.proxy
+        with proxy.fault(Status(503), "watch", resource="pods") as rule:
+            proxy.cut("pods")
+            wait_until(lambda: rule.hits > 3, "attempts at a watch")
+            with proxy.fault(Status(410, "Expired"), "watch", resource="crawljobs"):
+                proxy.cut("crawljobs")
+                code = wait_until(operator.ended, "the operator's end")
+        assert code == 1
+        operator.start()
+        outage.hears(HEARS_WITHIN, name)
+
+
+def _is_told_to_stop(server: ApiServer, name: str) -> None:
+    """3: SIGTERM while watches wait for their next attempt."""
+    with Outage(server, name, RARELY) as outage, outage.proxy.fault(Status(503), "watch") as rule:
+        outage.proxy.cut()
+        wait_until(lambda: rule.hits > 9, "attempts at watches")
+        assert outage.operator.terminate() == 0
+
+
 def _expires(server: ApiServer, name: str) -> None:
     """3: the ordinary way in which a watch ends, again and again."""
     with Outage(server, name, RARELY) as outage:
@@ -178,6 +201,8 @@ ENDURED: dict[str, Callable[[ApiServer, str], None]] = {
     "429_on_watch": _endures(Status(429, "TooManyRequests", retry_after=5), "watch"),
     "429_on_list": _endures(Status(429, "TooManyRequests", retry_after=5), "list"),
     "cut_connections": _endures(Cut(), "watch"),
+    "410_on_one_503_on_another": _loses_one_watch,
+    "told_to_stop_in_an_outage": _is_told_to_stop,
 }
 OUTAGES = {
     **ENDURED,

@@ -47,6 +47,9 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("duration without unit", {"fetch": {"totalTimeout": "15"}}, "spec.fetch.totalTimeout"),
     ("duration out of bounds", {"fetch": {"connectTimeout": "10m"}}, "spec.fetch.connectTimeout"),
     ("no pages", {"scope": {"maxPages": 0}}, "spec.scope.maxPages"),
+    ("pattern of a relative path", {"scope": {"include": ["/ok/*", "docs/*"]}}, "spec.scope.include[1]"),
+    ("pattern with a blank", {"scope": {"exclude": ["/a b"]}}, "spec.scope.exclude[0]"),
+    ("pattern of a host in upper case", {"scope": {"exclude": ["https://X.example/*"]}}, "spec.scope.exclude[0]"),
     ("range with host bits", {"network": {"allowCIDRs": ["10.0.0.0/8", "10.1.2.3/8"]}}, "spec.network.allowCIDRs[1]"),
     ("address as range", {"network": {"allowCIDRs": ["10.0.0.1"]}}, "spec.network.allowCIDRs[0]"),
     ("range that is none", {"network": {"allowCIDRs": ["300.0.0.0/8"]}}, "spec.network.allowCIDRs[0]"),
@@ -145,6 +148,7 @@ GOOD: list[tuple[str, dict[str, Any]]] = [
     ("an address", {"seeds": ["http://[2001:db8::1]:8080/"]}),
     ("all the rest", {"fetch": {"workers": 4, "totalTimeout": "1m30s"}, "storage": {"size": "500Mi"}}),
     ("ranges", {"network": {"allowCIDRs": ["10.0.0.0/8", "fd00::/8", "192.0.2.7/32", "::/0"] * 25}}),
+    ("patterns", {"scope": {"include": ["/docs/*?v=[1]", "https://[::1]:8080/*"] * 50, "exclude": ["*.pdf"] * 100}}),
     (
         "lifecycle",
         {

@@ -22,6 +22,7 @@ from tests.support.podhistory import PodHistory
 from crawljob.exitcodes import ExitCode
 from crawljob_operator import names, times
 from crawljob_operator.kube import Kube
+from crawljob_operator.netsettings import NetworkSettings
 from crawljob_operator.progress import ProgressReader
 from crawljob_operator.reconcile import Reconciler
 from crawljob_operator.workqueue import Key
@@ -80,7 +81,11 @@ class Walk:
 
     def _operator(self) -> None:
         self._reconciler = Reconciler(
-            self._kube, self._progress, "registry.example/crawler:1", lambda: self.now() + self._skew
+            self._kube,
+            self._progress,
+            "registry.example/crawler:1",
+            NetworkSettings(),
+            clock=lambda: self.now() + self._skew,
         )
         self._due: datetime | None = None
 

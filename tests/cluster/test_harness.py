@@ -13,30 +13,7 @@ import pytest
 from tests.support.cluster import collector, testbed
 from tests.support.cluster.site import Site, documentation
 
-PYTHON = "/opt/durable-crawler/bin/python"
 TRACE = "5b8efff798038103d269b633813fc60c"
-
-
-def pod(name: str, script: str, *, claim: str | None = None) -> dict[str, Any]:
-    """A restricted Pod of the project's image that runs a Python script."""
-    container: dict[str, Any] = {
-        "name": "crawler",
-        "image": os.environ["CRAWLER_IMAGE"],
-        "imagePullPolicy": "IfNotPresent",
-        "command": [PYTHON, "-c", script],
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "runAsNonRoot": True,
-            "capabilities": {"drop": ["ALL"]},
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
-    }
-    spec: dict[str, Any] = {"restartPolicy": "Never", "automountServiceAccountToken": False, "containers": [container]}
-    if claim:
-        container["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
-        spec["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
 
 
 def claim(name: str) -> dict[str, Any]:
@@ -47,7 +24,7 @@ def claim(name: str) -> dict[str, Any]:
 
 def outcome(name: str, script: str, namespace: str) -> str:
     """Run a script in a Pod and return its logs; it must exit 0."""
-    testbed.apply(pod(name, script), "-n", namespace)
+    testbed.apply(testbed.script_pod(name, script), "-n", namespace)
     ended = testbed.pod_finished(name, namespace)
     logs = testbed.kubectl("logs", name, "-n", namespace)
     assert ended["exitCode"] == 0, logs
@@ -73,7 +50,7 @@ def test_a_pod_with_a_volume_ends_with_code_message_logs_and_files(namespace: st
         "sys.exit(3)\n"
     )
     testbed.apply(claim("frontier"), "-n", namespace)
-    testbed.apply(pod("crawl", script, claim="frontier"), "-n", namespace)
+    testbed.apply(testbed.script_pod("crawl", script, claim="frontier"), "-n", namespace)
     ended = testbed.pod_finished("crawl", namespace)
     assert (ended["exitCode"], ended["message"]) == (3, "seven pages")
     assert "a line of the log" in testbed.kubectl("logs", "crawl", "-n", namespace)
@@ -126,7 +103,7 @@ def test_names_of_the_outside_world_resolve(namespace: str) -> None:
 
 def test_a_container_can_be_killed_from_outside(namespace: str) -> None:
     """SIGKILL as the kernel would send it: no grace, no hook, exit code 137."""
-    testbed.apply(pod("victim", "import time; time.sleep(600)"), "-n", namespace)
+    testbed.apply(testbed.script_pod("victim", "import time; time.sleep(600)"), "-n", namespace)
     testbed.kubectl("wait", "--for=condition=Ready", "pod/victim", "-n", namespace, "--timeout=60s", timeout=70)
     testbed.kill_container("victim", namespace)
     assert testbed.pod_finished("victim", namespace)["exitCode"] == 137
@@ -151,6 +128,41 @@ def test_the_collector_keeps_what_it_is_sent(namespace: str) -> None:
     assert 7 in {point.value for point in collector.read_metrics() if point.name == "crawler.completed"}
     collector.reset()
     assert collector.read_spans() == []
+
+
+def test_a_network_policy_cuts_off_the_pod_that_it_selects(namespace: str) -> None:
+    """And no other. kind's own network enforces policies, kube-router does in the box; another cluster's may not."""
+    serve = "import http.server as h; h.HTTPServer(('', 8000), h.SimpleHTTPRequestHandler).serve_forever()"
+    server = testbed.script_pod("server", serve)
+    server["spec"]["containers"][0]["readinessProbe"] = {"tcpSocket": {"port": 8000}, "periodSeconds": 1}
+    testbed.apply(server, "-n", namespace)
+    testbed.kubectl("wait", "--for=condition=Ready", "pod/server", "-n", namespace, "--timeout=60s", timeout=70)
+    address = testbed.get_json("pod", "server", "-n", namespace)["status"]["podIP"]
+    selector = {"matchLabels": {"cut": "off"}}
+    policy = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "nothing"}}
+    testbed.apply({**policy, "spec": {"podSelector": selector, "policyTypes": ["Ingress", "Egress"]}}, "-n", namespace)
+    # Rules follow a new Pod, so the first attempts of it may still get through.
+    script = (
+        "import socket, time\n"
+        "for _ in range({attempts}):\n"
+        "    try:\n"
+        f"        socket.create_connection(({address!r}, 8000), timeout=2).close()\n"
+        "    except OSError:\n"
+        "        print('refused')\n"
+        "        break\n"
+        "    time.sleep(0.5)\n"
+        "else:\n"
+        "    print('reached')\n"
+    )
+    cut_off = testbed.script_pod("cut-off", script.format(attempts=40))
+    cut_off["metadata"]["labels"] = selector["matchLabels"]
+    testbed.apply(cut_off, "-n", namespace)
+    assert outcome("free", script.format(attempts=5), namespace).strip() == "reached"
+    assert testbed.pod_finished("cut-off", namespace)["exitCode"] == 0
+    result = testbed.kubectl("logs", "cut-off", "-n", namespace).strip()
+    if result == "reached" and testbed.mode() == "existing":
+        pytest.skip("this cluster's network does not enforce NetworkPolicy")
+    assert result == "refused"
 
 
 def test_the_image_runs_as_a_named_user_without_a_compiler(namespace: str) -> None:

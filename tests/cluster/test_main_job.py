@@ -164,13 +164,12 @@ def see_in_the_collector(job: Job) -> None:
 def test_deletion_takes_everything_along_with_the_operator_away(site: Site, namespace: str, start_page: str) -> None:
     job = apply(site, namespace, "deleted", start_page)
     job.until(lambda: job.done() > 0, 90, "the crawl to begin")
-    assert all(job.owned(kind) for kind in ("pod", "pvc", "configmap"))
+    kinds = ("pod", "pvc", "configmap", "networkpolicy")
+    assert all(job.owned(kind) for kind in kinds)
     product.stop_operator()
     try:
         testbed.delete("crawljob", "deleted", "-n", namespace)
-        job.until(
-            lambda: not any(job.owned(kind) for kind in ("pod", "pvc", "configmap")), 90, "Pod, PVC and ConfigMap to go"
-        )
+        job.until(lambda: not any(job.owned(kind) for kind in kinds), 90, f"{', '.join(kinds)} to go")
     finally:
         product.start_operator()
 

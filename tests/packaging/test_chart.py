@@ -15,7 +15,8 @@ from tests.support import podsecurity
 from tools.generate import CHART, ROOT
 
 from crawljob.crd import crd
-from crawljob_operator import names, rbac
+from crawljob_operator import names, netsettings, rbac
+from crawljob_operator.netsettings import NetworkSettings
 
 Objects = list[dict[str, Any]]
 Render = Callable[[dict[str, Any]], Objects]
@@ -31,6 +32,13 @@ OTHER_VALUES: dict[str, Any] = {
     "imagePullSecrets": [{"name": "pull"}],
     "crawler.image": "registry.example.org/crawler:other",
     "watchNamespaces": ["team-a", "team-b"],
+    "networkPolicy.enabled": False,
+    "networkPolicy.dns.to": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}}],
+    "networkPolicy.dns.ports": [{"protocol": "UDP", "port": 5353}],
+    "networkPolicy.collector.to": [{"ipBlock": {"cidr": "10.1.0.0/16", "except": ["10.1.2.0/24"]}}],
+    "networkPolicy.collector.ports": [{"protocol": "TCP", "port": "otlp-grpc"}],
+    "telemetry.endpoint": "http://collector:4317",
+    "telemetry.protocol": "http/protobuf",
     "crds.enabled": False,
     "crds.keep": False,
     "resources.requests.cpu": "50m",
@@ -137,8 +145,18 @@ def _value(path: str) -> Any:
         {"image": {"repository": "crawler", "tag": "a:b"}},
         {"image": {"repository": "crawler", "pullPolicy": "Sometimes"}},
         {"crds": {"keep": "yes"}},
+        {"telemetry": {"endpoint": "collector:4317"}},
+        {"telemetry": {"protocol": "http/json"}},
         {"resources": {"limits": {"memory": "lots"}}},
         {"imagePullSecrets": ["pull"]},
+        {"networkPolicy": False},
+        {"networkPolicy": {"dns": {"ports": []}}},
+        {"networkPolicy": {"dns": {"to": [{}]}}},
+        {"networkPolicy": {"dns": {"ports": [{"port": 0}]}}},
+        {"networkPolicy": {"collector": {"to": [{"ipBlock": {"cidr": "10.0.0.1"}}]}}},
+        {"networkPolicy": {"collector": {"to": [{"ipBlock": {"cidr": "10.0.0.0/8"}, "podSelector": {}}]}}},
+        {"networkPolicy": {"collector": {"to": [{"podSelector": {"matchLabel": {}}}]}}},
+        {"networkPolicy": {"collector": {"ports": [{"protocol": "ICMP", "port": 1}]}}},
     ],
     ids=str,
 )
@@ -248,6 +266,31 @@ def test_the_crawler_runs_the_operators_image_unless_told_otherwise(render: Rend
     other = {**own, "crawler": {"image": "other:1"}}
     assert _container(render(other))["image"] == "crawler:1.2.3"
     assert _environment(render(other))[names.ENV_CRAWLER_IMAGE] == "other:1"
+
+
+def test_the_operator_gets_the_policies_peers_as_they_are(render: Render) -> None:
+    """And understands them; without a value it has the same defaults, but for the collector's ports."""
+    given = netsettings.parse(_environment(render({}))[names.ENV_NETWORK_POLICY])
+    assert (given.enabled, given.dns, given.collector.to) == (True, NetworkSettings().dns, ())
+    for path, value in OTHER_VALUES.items():
+        part, _, key = path.removeprefix("networkPolicy.").partition(".")
+        if path.startswith("networkPolicy.") and key:
+            text = _environment(render(_with(path, value)))[names.ENV_NETWORK_POLICY]
+            assert getattr(netsettings.parse(text), part).rendered()[key] == value
+
+
+def test_the_operator_sends_where_it_is_told_and_says_who_it_is(render: Render) -> None:
+    assert names.ENV_OTLP_ENDPOINT not in _environment(render({}))
+    entries = _container(render({"telemetry": {"endpoint": "http://collector:4318", "protocol": "http/protobuf"}}))[
+        "env"
+    ]
+    given = {entry["name"]: entry.get("value") or entry["valueFrom"]["fieldRef"]["fieldPath"] for entry in entries}
+    assert given[names.ENV_OTLP_ENDPOINT] == "http://collector:4318"
+    assert given[names.ENV_OTLP_PROTOCOL] == "http/protobuf"
+    assert [*given].index("K8S_POD_UID") < [*given].index(names.ENV_RESOURCE_ATTRIBUTES), "named after they are defined"
+    attributes = dict(pair.split("=") for pair in given[names.ENV_RESOURCE_ATTRIBUTES].split(","))
+    assert attributes["k8s.namespace.name"] == "apart"
+    assert (attributes["k8s.pod.uid"], given["K8S_POD_UID"]) == ("$(K8S_POD_UID)", "metadata.uid")
 
 
 def test_the_deployment_is_one_operator_at_a_time_and_is_probed_where_it_listens(render: Render) -> None:

@@ -1,4 +1,4 @@
-"""The wheel holds the three packages, whole, and nothing else; what is installed from it runs."""
+"""The wheel holds the four packages, whole, and nothing else; what is installed from it runs."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tools.generate import ROOT
 
 SOURCES = {
     "crawljob": ROOT / "crawler/crawljob",
+    "crawljob_telemetry": ROOT / "crawler/crawljob_telemetry",
     "durable_crawler": ROOT / "crawler/durable_crawler",
     "crawljob_operator": ROOT / "operator/crawljob_operator",
 }

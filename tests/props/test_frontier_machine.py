@@ -30,10 +30,13 @@ from durable_crawler.frontier.opening import LONGEST_WAIT_MS
 from durable_crawler.frontier.sqlite import LEASE_MS
 from durable_crawler.outcomes import Outcome
 from durable_crawler.politeness import Pace
+from durable_crawler.scope import LeftOut
 
 T = TypeVar("T")
 
 EXAMPLES = int(os.environ.get("FRONTIER_EXAMPLES", "0"))
+pytestmark = pytest.mark.timeout(600)  # thousands of commits, each on the disk
+
 SETTINGS = settings(
     max_examples=EXAMPLES or 150,
     derandomize=not EXAMPLES,
@@ -53,10 +56,13 @@ class Spec:
     seeds: tuple[Seed, ...]
     max_depth: int
     max_pages: int
+    excluded: str
+    """Names of pages, one digit each, that patterns leave out on every host."""
 
-    def covers(self, authority: str, depth: int) -> bool:
+    def covers(self, url: str, authority: str, depth: int) -> bool:
         """Whether a page belongs to the crawl."""
-        return depth <= self.max_depth and authority in {authority for _, authority in self.seeds}
+        approved = authority in {authority for _, authority in self.seeds}
+        return approved and depth <= self.max_depth and url[-1] not in self.excluded
 
 
 @dataclass
@@ -99,9 +105,9 @@ class Model:
         self.gates = {authority: min(until, now + LONGEST_WAIT_MS) for authority, until in self.gates.items()}
         for url, authority in spec.seeds:
             self.add(url, authority, 0)
-        for page in self.pages.values():
+        for url, page in self.pages.items():
             if page.state in ("pending", "deferred", "excluded"):
-                covered = spec.covers(page.authority, page.depth)
+                covered = spec.covers(url, page.authority, page.depth)
                 page.state = "excluded" if not covered else "pending" if page.state == "excluded" else page.state
         return len(recovered)
 
@@ -109,7 +115,7 @@ class Model:
         """A link to a page, or a seed."""
         page = self.pages.setdefault(url, Page(authority, depth, "excluded"))
         if page.state != "done":
-            covered = self.spec.covers(authority, depth)
+            covered = self.spec.covers(url, authority, depth)
             if covered or page.state == "excluded":
                 page.depth = min(page.depth, depth)
             if covered and page.state == "excluded":
@@ -187,6 +193,7 @@ specs = st.builds(
     st.sampled_from([SEEDS, SEEDS[::-1], SEEDS[:2], SEEDS[1:], SEEDS[:1]]),
     st.sampled_from([4, 3, 2, 1, 0]),
     st.sampled_from([40, 20, 10, 5]),
+    st.sampled_from(["", "", "1", "23456789"]),
 )
 steps = st.builds(
     Step,
@@ -248,7 +255,13 @@ class FrontierMachine(RuleBasedStateMachine):
         self.commits = 0
         recovered = self.model.open(spec, self.clock.wall_ms())
         self.frontier = self.call(
-            self.maker.open(spec.seeds, max_pages=spec.max_pages, max_depth=spec.max_depth, clock=self.clock)
+            self.maker.open(
+                spec.seeds,
+                max_pages=spec.max_pages,
+                max_depth=spec.max_depth,
+                exclude=tuple(f"/{name}" for name in spec.excluded),
+                clock=self.clock,
+            )
         )
         assert self.frontier.recovered == recovered
         assert self.frontier.epoch == self.model.epoch
@@ -395,8 +408,10 @@ class FrontierMachine(RuleBasedStateMachine):
         links = []
         for host, name in step.links:
             seed, authority = SEEDS[host]
-            host_id = ids[authority] if self.model.spec.covers(authority, depth) else None
-            links.append(Link(f"{seed}{name or ''}", authority, host_id, depth))
+            url = f"{seed}{name or ''}"
+            covered = self.model.spec.covers(url, authority, depth)
+            why = None if covered else LeftOut.EXCLUDED if authority in ids else LeftOut.AUTHORITY
+            links.append(Link(url, authority, ids[authority] if covered else None, depth, why))
         return links
 
     @invariant()

@@ -56,6 +56,11 @@ class OpenFrontier(Frontier, Protocol):
         ...
 
     @property
+    def again(self) -> int:
+        """Pages that are tried again because a restart was requested."""
+        ...
+
+    @property
     def epoch(self) -> int:
         """Number of this opening, from 1."""
         ...
@@ -74,10 +79,14 @@ class Maker(ABC):
         max_pages: int = 100,
         max_depth: int = 16,
         longest_wait_ms: int = LONGEST_WAIT_MS,
+        include: tuple[str, ...] = (),
+        exclude: tuple[str, ...] = (),
+        restart_request: str | None = None,
         clock: Clock,
     ) -> OpenFrontier:
         """Open what the storage holds under this spec; the frontier of before must have been closed."""
-        frontier = await self._open(Admission(seeds, max_depth, longest_wait_ms), max_pages, clock)
+        admission = Admission(seeds, max_depth, longest_wait_ms, include, exclude, restart_request)
+        frontier = await self._open(admission, max_pages, clock)
         self._opened.append(frontier)
         return frontier
 
@@ -436,6 +445,72 @@ class FrontierSuite:
         assert (again.page_id, again.attempt) == (lease.page_id, 2)
         assert await second.finish(lease, OK, []) is Verdict.LOST
         assert await second.release([lease]) == 0
+
+    # Restart requests
+
+    async def test_a_restart_request_tries_failures_again_once(self, maker: Maker, clock: ManualClock) -> None:
+        """Results that are no failures stay; the same request again, or none, asks for nothing."""
+        frontier = await maker.open(max_pages=3, clock=clock)
+        assert frontier.again == 0
+        (lease,) = await claim(frontier)
+        await frontier.finish(lease, OK, links(frontier, "1", "2", "3"))
+        for lease in await claim(frontier, 2):
+            await frontier.finish(lease, FAILED, [])
+        assert (frontier.snapshot.done, frontier.snapshot.failed) == (3, 2)
+        await frontier.close()
+        frontier = await maker.open(max_pages=3, restart_request="today", clock=clock)
+        assert frontier.again == 2
+        counts = frontier.snapshot
+        assert (counts.done, counts.failed, counts.bytes, counts.reclaimable) == (1, 0, OK.bytes, 2)
+        again = await claim(frontier, 9)
+        assert [(lease.attempt, lease.retries) for lease in again] == [(1, 0), (1, 0)], "within the pages that counted"
+        await frontier.finish(again[0], OK, [])
+        await frontier.finish(again[1], FAILED, [])
+        await frontier.close()
+        for request in ("today", None, "today"):
+            frontier = await maker.open(max_pages=3, restart_request=request, clock=clock)
+            assert (frontier.again, frontier.snapshot.done) == (0, 3)
+            await frontier.close()
+        assert maker.broken_invariants() == []
+
+    async def test_a_restart_request_takes_back_what_was_quarantined(self, maker: Maker, clock: ManualClock) -> None:
+        for _ in range(QUARANTINE_AFTER):
+            frontier = await maker.open(clock=clock)
+            await claim(frontier)
+            await frontier.close()
+        frontier = await maker.open(clock=clock)
+        assert frontier.snapshot.quarantined == 1
+        await frontier.close()
+        frontier = await maker.open(restart_request="now", clock=clock)
+        assert (frontier.again, frontier.snapshot.quarantined) == (1, 0)
+        (lease,) = await claim(frontier)
+        assert lease.attempt == 1
+
+    async def test_a_restart_request_forgives_hosts_but_not_what_they_asked_for(
+        self, maker: Maker, clock: ManualClock
+    ) -> None:
+        frontier = await maker.open(clock=clock)
+        (lease,) = await claim(frontier)
+        until = clock.wall_ms() + 5000
+        dead = HostState(Pace(0.5, 0, 3, 2), until)
+        await frontier.finish(lease, Result(Outcome.CONNECT_ERROR), [], dead)
+        await frontier.close()
+        frontier = await maker.open(restart_request="now", clock=clock)
+        (host,) = frontier.hosts.values()
+        assert (host.pace, host.closed_until_ms) == (Pace(0.5, 0, 0, 0), until)
+
+    async def test_what_is_tried_again_must_still_belong_to_the_crawl(self, maker: Maker, clock: ManualClock) -> None:
+        """The spec was narrowed after the page had failed."""
+        frontier = await maker.open(clock=clock)
+        (lease,) = await claim(frontier)
+        await frontier.finish(lease, OK, links(frontier, "private/1"))
+        (lease,) = await claim(frontier)
+        await frontier.finish(lease, FAILED, [])
+        await frontier.close()
+        await (await maker.open(exclude=("/private/*",), clock=clock)).close()
+        frontier = await maker.open(exclude=("/private/*",), restart_request="now", clock=clock)
+        assert (frontier.snapshot.pending, frontier.snapshot.excluded) == (0, 1)
+        assert maker.broken_invariants() == []
 
     async def test_an_owner_that_finds_a_newer_epoch_is_fenced(self, maker: Maker, clock: ManualClock) -> None:
         frontier = await maker.open(clock=clock)
@@ -798,6 +873,53 @@ class FrontierSuite:
         frontier = await maker.open((A, B), max_pages=2, clock=clock)
         clock.advance(1)
         assert sorted(lease.retries for lease in await claim(frontier)) == [1, 1]
+
+    async def test_narrower_patterns_leave_out_and_wider_ones_take_back_in(
+        self, maker: Maker, clock: ManualClock
+    ) -> None:
+        frontier = await maker.open(clock=clock)
+        (lease,) = await claim(frontier)
+        await frontier.finish(lease, OK, links(frontier, "docs/1", "docs/2", "blog/1", "blog/2", "done"))
+        leases = {lease.url.removeprefix(A[0]): lease for lease in await claim(frontier)}
+        await frontier.defer(leases["docs/1"], Deferral(clock.wall_ms() + 1000))
+        await frontier.defer(leases["blog/1"], Deferral(clock.wall_ms() + 1000))
+        await frontier.finish(leases["done"], OK, [])
+        await frontier.close()
+        frontier = await maker.open(exclude=("/blog/*", "/done"), clock=clock)
+        counts = frontier.snapshot
+        assert (counts.pending, counts.deferred, counts.excluded, counts.done) == (1, 1, 2, 2), (
+            "what is done stays done"
+        )
+        await frontier.close()
+        frontier = await maker.open(include=("/blog/*",), exclude=("/*/2",), clock=clock)
+        (lease,) = await claim(frontier)
+        assert (lease.url, lease.retries) == (A[0] + "blog/1", 1)
+        await frontier.release([lease])
+        await frontier.close()
+        frontier = await maker.open(clock=clock)
+        clock.advance(1)
+        retries = {lease.url.removeprefix(A[0]): lease.retries for lease in await claim(frontier)}
+        assert retries == {"docs/1": 1, "docs/2": 0, "blog/1": 1, "blog/2": 0}
+
+    async def test_links_that_a_pattern_left_out_are_admitted_by_a_wider_one(
+        self, maker: Maker, clock: ManualClock
+    ) -> None:
+        frontier = await maker.open(exclude=("/private/*",), clock=clock)
+        (lease,) = await claim(frontier)
+        await frontier.finish(lease, OK, left_out("private/1", "private/2"))
+        assert frontier.snapshot.finished(100)
+        await frontier.close()
+        frontier = await maker.open(exclude=("/private/2",), clock=clock)
+        assert urls(await claim(frontier)) == [A[0] + "private/1"]
+
+    async def test_a_seed_needs_no_pattern_as_long_as_it_is_one(self, maker: Maker, clock: ManualClock) -> None:
+        other = (A[0] + "start", A[1])
+        frontier = await maker.open((A, other), include=("/docs/*",), clock=clock)
+        assert frontier.snapshot.pending == 2
+        await frontier.close()
+        frontier = await maker.open((other,), include=("/docs/*",), clock=clock)
+        assert urls(await claim(frontier)) == [other[0]]
+        assert frontier.snapshot.excluded == 1
 
     async def test_links_that_the_spec_does_not_cover_are_kept_for_when_it_does(
         self, maker: Maker, clock: ManualClock

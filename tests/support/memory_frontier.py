@@ -67,6 +67,7 @@ class Memory:
     robots: dict[str, KnownRobots] = field(default_factory=dict)
     epoch: int = 0
     tokens: int = 0
+    restart_request: str | None = None
     owned: bool = False
 
     def host(self, authority: str) -> int:
@@ -128,6 +129,7 @@ class MemoryFrontier:
         memory.epoch += 1
         self.epoch = memory.epoch
         self.recovered = sum(self._give_back(page) for page in memory.in_state("leased"))
+        self.again = self._try_again(admission.restart_request)
         self._hosts = self._admit(admission)
         self._snapshot = memory.snapshot()
 
@@ -229,6 +231,23 @@ class MemoryFrontier:
             else:
                 answer.set_result(value)
 
+    def _try_again(self, request: str | None) -> int:
+        memory = self._memory
+        if request in (None, memory.restart_request):
+            return 0
+        memory.restart_request = request
+        for host_id, pace in memory.paces.items():
+            memory.paces[host_id] = replace(pace, failures=0, openings=0)
+        for origin, known in memory.robots.items():
+            if known.failures:
+                memory.robots[origin] = replace(known, failures=0, expires_ms=0)
+        failed = [page for page in memory.in_state("done") if page.results[0].outcome.failed]
+        again = [*failed, *memory.in_state("quarantined")]
+        for page in again:
+            page.state, page.attempts, page.retries = "pending", 0, 0
+            page.results.clear()
+        return len(again)
+
     def _admit(self, admission: Admission) -> dict[int, Host]:
         memory, latest = self._memory, self._clock.wall_ms() + admission.longest_wait_ms
         for host_id, until in memory.closed_until_ms.items():
@@ -238,9 +257,9 @@ class MemoryFrontier:
         approved = {memory.host(authority): authority for authority in admission.authorities}
         for url, authority in admission.seeds:
             self._add(Link(url, authority, memory.host(authority), 0))
+        scope = admission.scope
         for page in memory.in_state("pending", "deferred", "excluded"):
-            covered = page.host_id in approved and page.depth <= admission.max_depth
-            if not covered:
+            if scope.objection(page.url, page.depth) is not None:
                 page.state = "excluded"
             elif page.state == "excluded":
                 page.state = "pending"

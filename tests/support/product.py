@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
-from tests.support.cluster import testbed
+from tests.support.cluster import collector, testbed
 
 from durable_crawler.frontier.model import FrontierError
 from durable_crawler.frontier.reader import FrontierReader
@@ -23,7 +24,9 @@ def install(*arguments: str) -> None:
     """Install or upgrade the chart with the image under test, and wait until the operator is ready."""
     repository, _, tag = os.environ["CRAWLER_IMAGE"].rpartition(":")
     image = ("--set", f"image.repository={repository},image.tag={tag}")
-    command = ("upgrade", "--install", RELEASE, str(CHART), "-n", NAMESPACE, "--create-namespace", *image)
+    peer = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": collector.NAMESPACE}}}
+    peers = ("--set-json", f"networkPolicy.collector.to={json.dumps([peer])}")
+    command = ("upgrade", "--install", RELEASE, str(CHART), "-n", NAMESPACE, "--create-namespace", *image, *peers)
     testbed.helm(*command, "--wait", "--timeout", "150s", *arguments)
 
 

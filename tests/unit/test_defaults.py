@@ -11,6 +11,8 @@ from typing import Any
 from crawljob.spec import CrawlJobSpec
 
 DEFAULTS: dict[str, Any] = {
+    "scope.include": [],
+    "scope.exclude": [],
     "scope.maxDepth": 16,
     "scope.maxPages": 10000,
     "scope.maxLinksPerPage": 5000,

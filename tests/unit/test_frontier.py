@@ -31,6 +31,7 @@ from durable_crawler.frontier.opening import APPLICATION_ID, Admission
 from durable_crawler.frontier.reader import FrontierReader
 from durable_crawler.frontier.statements import MIGRATIONS, SCHEMA_VERSION
 from durable_crawler.outcomes import Hop, Outcome
+from durable_crawler.scope import LeftOut, Scope
 
 SEED = ("https://a.example/", "a.example")
 OK = Result(Outcome.OK, 200, bytes=10, title="x")
@@ -199,6 +200,49 @@ async def test_a_file_that_was_taken_away_ends_the_run(open_frontier: Open, path
     with pytest.raises(FrontierBrokenError, match="gone"):
         await frontier.finish(lease, OK, [])
     aside.rename(path)
+
+
+def reasons(path: Path) -> dict[str, str | None]:
+    with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as reader:
+        rows = reader.execute("SELECT url, left_out FROM pages WHERE state = 'excluded'").fetchall()
+    reader.close()
+    return {url.removeprefix(SEED[0]): reason for url, reason in rows}
+
+
+async def test_why_a_page_is_left_out_is_kept_and_follows_the_spec(path: Path, clock: ManualClock) -> None:
+    async def opened(depth: int = 16, **patterns: tuple[str, ...]) -> SqliteFrontier:
+        admission = Admission((SEED,), depth, **patterns)  # type: ignore[arg-type]
+        return await SqliteFrontier.open(path, admission, max_pages=100, clock=clock)
+
+    frontier = await opened()
+    (lease,) = await claim(frontier)
+    elsewhere = Link("https://b.example/", "b.example", None, 1, LeftOut.AUTHORITY)
+    await frontier.finish(lease, OK, [*links(frontier, *(SEED[0] + name for name in ("a", "b", "c"))), elsewhere])
+    await frontier.close()
+    assert reasons(path) == {"https://b.example/": "authority"}
+    for edit, expected in [
+        ({"exclude": ("/a",)}, {"a": "excluded"}),
+        ({"include": ("/a",)}, {"b": "not_included", "c": "not_included"}),
+        ({"include": ("/a", "/b"), "exclude": ("/b",)}, {"b": "excluded", "c": "not_included"}),
+        ({"depth": 0, "exclude": ("/b",)}, {"a": "depth", "b": "depth", "c": "depth"}),
+        ({}, {}),
+    ]:
+        await (await opened(**edit)).close()  # type: ignore[arg-type]
+        assert reasons(path) == {"https://b.example/": "authority", **expected}
+        assert FrontierReader(path).broken_invariants() == []
+
+
+async def test_pages_are_judged_again_only_when_the_spec_has_changed(
+    path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A restart must not cost what a large frontier holds."""
+    asked: set[str] = set()
+    monkeypatch.setattr(Scope, "objection", lambda _, url, depth: asked.add(url))
+    for exclude, expected in [(("/a", "/b"), {SEED[0]}), (("/b", "/a"), set()), (("/b",), {SEED[0]})]:
+        asked.clear()
+        admission = Admission((SEED,), 16, exclude=exclude)
+        await (await SqliteFrontier.open(path, admission, max_pages=100, clock=clock)).close()
+        assert asked == expected
 
 
 async def test_a_locked_database_ends_the_run_within_the_deadline(open_frontier: Open, path: Path) -> None:

@@ -165,7 +165,7 @@ class HandClock:
 def test_a_repeated_warning_is_logged_once_per_interval_with_how_many_were_left_out() -> None:
     stream = configured()
     clock = HandClock()
-    limited = logs.Limited(logging.getLogger("x"), interval=10, clock=clock)
+    limited = logs.Limited(logging.getLogger("x"), interval=10, clock=clock.monotonic)
     for _ in range(100):
         limited.warning("a", "again %s", "a", host="h")
     limited.warning("b", "another")
@@ -182,7 +182,7 @@ def test_a_repeated_warning_is_logged_once_per_interval_with_how_many_were_left_
 
 def test_the_keys_of_repeated_warnings_are_bounded() -> None:
     configured()
-    limited = logs.Limited(logging.getLogger("x"), clock=HandClock(), max_keys=10)
+    limited = logs.Limited(logging.getLogger("x"), clock=HandClock().monotonic, max_keys=10)
     for number in range(1000):
         limited.warning(str(number), "m")
     assert len(limited._keys) == 10

@@ -250,6 +250,27 @@ def test_scenario_46_only_a_request_runs_a_finished_job_again(code: int) -> None
     assert decide(asked, around(asked, second), NOW).actions == ()
 
 
+def test_a_request_while_the_failed_jobs_pod_still_stops_is_followed_once_it_is_gone() -> None:
+    """Its time used up fails the job once, not again and again; and what it still finishes is done again."""
+    spec: dict[str, Any] = {"activeDeadlineSeconds": 20}
+    owner = job(**spec)
+    overdue = running(owner)
+    owner = after(owner, decide(owner, around(owner, overdue), NOW))
+    assert owner.status.phase == "Failed"
+    owner = after(owner, decide(owner, around(owner, overdue), NOW), restartRequestedAt="x", **spec)
+    stopping = replace(overdue, deleting=True)
+    decision = decide(owner, around(owner, stopping), NOW)
+    assert (decision.status.phase, decision.actions) == ("Restarting", ())
+    owner = after(owner, decision)
+    finished_late = replace(ended(owner, 0, message=summary()), deleting=True, request_mark=stopping.request_mark)
+    decision = decide(owner, around(owner, finished_late), NOW)
+    assert decision.status.phase == "Restarting"
+    owner = after(owner, decision)
+    decision = decide(owner, around(owner), NOW + timedelta(seconds=60))
+    assert decision.actions == (CreatePod(2, 20 + 900),)
+    assert (decision.status.observed_restart_request, decision.status.active_seconds) == ("x", 0)
+
+
 def test_a_new_job_with_a_request_simply_begins() -> None:
     """There is nothing to restart."""
     owner = job(restartRequestedAt="first")
@@ -453,6 +474,16 @@ def test_what_holds_a_crawl_up_is_an_event_once(fields: dict[str, Any], reason: 
     assert [(said.note.reason, said.warning) for said in decision.announcements] == ([(reason, True)] if reason else [])
     again = decide(after(owner, decision), around(owner, waiting), NOW + timedelta(seconds=60))
     assert again.announcements == ()
+
+
+def test_the_last_end_is_one_event() -> None:
+    """As what it means for the job: both have the same reason, and an Event is one per reason."""
+    owner = with_running()
+    done = decide(owner, around(owner, ended(owner, 0, message=summary())), NOW)
+    assert [(said.note.reason, said.warning) for said in done.announcements] == [("CrawlFinished", False)]
+    owner = with_running(restartPolicy={"backoffLimit": 0})
+    over = decide(owner, around(owner, ended(owner, 1)), NOW)
+    assert [said.note.reason for said in over.announcements] == ["Error", "BackoffLimitExceeded"]
 
 
 def test_a_refusal_is_an_event_once() -> None:

@@ -18,10 +18,19 @@ from tests.support.builders import NOW, job, summary
 from crawljob.spec import CrawlJobSpec
 from crawljob.units import quantity
 from crawljob_operator import render, times
-from crawljob_operator.actions import ChangeVolume, CreateConfig, CreatePod, CreateVolume, DeleteConfig, DeletePod
+from crawljob_operator.actions import (
+    ChangeVolume,
+    CreateConfig,
+    CreatePod,
+    CreatePolicy,
+    CreateVolume,
+    DeleteConfig,
+    DeletePod,
+    DeletePolicy,
+)
 from crawljob_operator.decide import decide
 from crawljob_operator.identity import request_mark, spec_hash
-from crawljob_operator.observed import Config, Job, Note, Pod, Seen, Terminated, Volume
+from crawljob_operator.observed import Config, Job, Note, Pod, Policy, Seen, Terminated, Volume
 
 FINISHED = {"Complete", "Failed"}
 
@@ -68,6 +77,8 @@ class World(RuleBasedStateMachine):
         self.pod: Pod | None = None
         self.volume: Volume | None = None
         self.configs: dict[str, Config] = {}
+        self.policies: dict[str, Policy] = {}
+        self.peers = 1
         self.made: list[str] = []
         self.foreign = False
         self.gibibytes = 1
@@ -81,6 +92,8 @@ class World(RuleBasedStateMachine):
             volume=self.volume,
             configs=tuple(self.configs.values()),
             config_name=self.config_name(),
+            policies=tuple(self.policies.values()),
+            policy_name=self.policy_name(),
         )
         decision = decide(owner, seen, self.now)
         status = decision.status
@@ -140,10 +153,19 @@ class World(RuleBasedStateMachine):
             case DeleteConfig(name, _):
                 assert self.pod is None or self.pod.config_name != name
                 del self.configs[name]
+            case CreatePolicy():
+                name = self.policy_name()
+                assert name not in self.policies
+                self.policies[name] = Policy(name, name, owner.uid)
+            case DeletePolicy(name, _):
+                assert self.pod is None, "a policy stays as long as a Pod may use it"
+                del self.policies[name]
             case CreatePod(attempt, limit_seconds):
                 assert (limit_seconds is None) == (owner.spec.active_deadline_seconds is None)
                 assert limit_seconds is None or limit_seconds > 0
                 assert self.pod is None, "at most one Pod"
+                wanted = self.policy_name()
+                assert set(self.policies) == ({wanted} if wanted else set()), "policies add up"
                 assert self.volume is not None
                 assert not self.volume.deleting
                 self.made.append(f"pod-{len(self.made) + 1}")
@@ -155,6 +177,11 @@ class World(RuleBasedStateMachine):
                 assert self.pod.owner_uid == owner.uid, "foreign Pods are never deleted"
                 # A Pod that has ended goes at once; another one gets its grace.
                 self.pod = None if self.pod.phase in ("Succeeded", "Failed") else replace(self.pod, deleting=True)
+
+    def policy_name(self) -> str:
+        """The policy that spec and chart ask for; none where the chart says so."""
+        assert self.owner.spec is not None
+        return f"policy-{self.owner.spec.fetch.workers}-{self.peers}" if self.peers else ""
 
     def new_pod(self, uid: str, attempt: int = 0) -> Pod:
         """What the API server makes of a rendered Pod."""
@@ -261,6 +288,16 @@ class World(RuleBasedStateMachine):
         if before.phase in FINISHED and not self.foreign:
             assert (self.owner.status.phase in FINISHED) == (not asked)
 
+    @rule(peers=st.integers(0, 2))
+    def the_chart_changes(self, peers: int) -> None:
+        """Other peers for the policies, or no policies."""
+        self.peers = peers
+
+    @rule()
+    def somebody_deletes_the_policies(self) -> None:
+        """By hand."""
+        self.policies.clear()
+
     @precondition(lambda self: self.volume is not None and self.pod is None)
     @rule()
     def the_volume_is_deleted(self) -> None:
@@ -301,6 +338,7 @@ class World(RuleBasedStateMachine):
         assert status.observed_restart_request == self.owner.restart_request
         assert self.pod.request_mark == request_mark(self.owner.restart_request)
         assert not self.pod.ended
+        assert self.policies or not self.peers, "a Pod without its policy gets one"
         writes = self.owner.status
         self.operate()
         assert self.owner.status == writes, "quiet"

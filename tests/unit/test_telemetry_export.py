@@ -5,141 +5,36 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Literal
+from typing import Any
 
-import grpc  # type: ignore[import-untyped]
 import pytest
-from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2, metrics_service_pb2_grpc
-from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
-from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, Metric
-from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
+from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality
+from opentelemetry.proto.trace.v1.trace_pb2 import Status
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from tests.support.otlp import COLLECTORS, PROTOCOLS, Collector, Faulty, Protocol, grpc_collector, text_attributes
 
 from crawljob.spec import Telemetry as TelemetrySpec
 from crawljob.summary import Progress, RunSummary
+from crawljob_telemetry.exporters import scope
+from crawljob_telemetry.finished import Origin
+from crawljob_telemetry.span_queue import BATCH_SPANS, QUEUED_SPANS_MAX, TRIES, SpanQueue, SpanSignal
 from durable_crawler.clock import SystemClock
 from durable_crawler.outcomes import Exchange, Fetched, Outcome, PageRecord, Stage
 from durable_crawler.telemetry import Stats, Telemetry
 from durable_crawler.telemetry.catalogue import CATALOGUE
-from durable_crawler.telemetry.span_queue import BATCH_SPANS, QUEUED_SPANS_MAX, TRIES, SpanQueue, SpanSignal
 from durable_crawler.telemetry.spans import SpanBuilder
-from durable_crawler.telemetry.trace import trace_from
+from durable_crawler.telemetry.trace import Chosen, trace_from
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = "b7ad6b7169203331"
 ENVIRON = {"TRACEPARENT": f"00-{TRACE}-{PARENT}-01", "OTEL_RESOURCE_ATTRIBUTES": "crawljob.name=docs"}
-Protocol = Literal["grpc", "http/protobuf"]
-PROTOCOLS: tuple[Protocol, ...] = ("grpc", "http/protobuf")
-
-
-class Collector:
-    """Keeps what it is sent; refuses for as long as ``refuses`` says."""
-
-    def __init__(self) -> None:
-        self.traces: list[trace_service_pb2.ExportTraceServiceRequest] = []
-        self.metrics: list[metrics_service_pb2.ExportMetricsServiceRequest] = []
-        self.refuses: Callable[[Any], bool] = lambda _: False
-        self.endpoint = ""
-        self._changed = threading.Condition()
-
-    def take(self, request: Any) -> bool:
-        with self._changed:
-            taken = not self.refuses(request)
-            if taken:
-                traces = isinstance(request, trace_service_pb2.ExportTraceServiceRequest)
-                (self.traces if traces else self.metrics).append(request)
-            self._changed.notify_all()
-        return taken
-
-    async def wait_until(self, condition: Callable[[], bool]) -> None:
-        """Until something that arrived makes ``condition`` true."""
-        await asyncio.to_thread(self._wait_until, condition)
-
-    def _wait_until(self, condition: Callable[[], bool]) -> None:
-        with self._changed:
-            assert self._changed.wait_for(condition, timeout=60)
-
-    @property
-    def spans(self) -> list[Span]:
-        return [
-            span
-            for request in self.traces
-            for resource in request.resource_spans
-            for scope in resource.scope_spans
-            for span in scope.spans
-        ]
-
-    def last_metrics(self) -> dict[str, Metric]:
-        (resource,) = self.metrics[-1].resource_metrics
-        return {metric.name: metric for scope in resource.scope_metrics for metric in scope.metrics}
-
-
-@contextlib.contextmanager
-def grpc_collector() -> Iterator[Collector]:
-    collector = Collector()
-
-    def export(reply: Any) -> Callable[[Any, grpc.ServicerContext], Any]:
-        def method(request: Any, context: grpc.ServicerContext) -> Any:
-            if not collector.take(request):
-                context.abort(grpc.StatusCode.UNAVAILABLE, "not now")
-            return reply
-
-        return method
-
-    traces = trace_service_pb2_grpc.TraceServiceServicer()
-    metrics = metrics_service_pb2_grpc.MetricsServiceServicer()
-    traces.Export = export(trace_service_pb2.ExportTraceServiceResponse())  # type: ignore[method-assign]
-    metrics.Export = export(metrics_service_pb2.ExportMetricsServiceResponse())  # type: ignore[method-assign]
-    with ThreadPoolExecutor(4) as pool:
-        server = grpc.server(pool)
-        trace_service_pb2_grpc.add_TraceServiceServicer_to_server(traces, server)  # type: ignore[no-untyped-call]
-        metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server(metrics, server)  # type: ignore[no-untyped-call]
-        collector.endpoint = f"http://127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
-        server.start()
-        yield collector
-        server.stop(None).wait()
-
-
-@contextlib.contextmanager
-def http_collector() -> Iterator[Collector]:
-    collector = Collector()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            kinds: dict[str, Any] = {
-                "/v1/traces": trace_service_pb2.ExportTraceServiceRequest,
-                "/v1/metrics": metrics_service_pb2.ExportMetricsServiceRequest,
-            }
-            request = kinds[self.path].FromString(body)
-            self.send_response(200 if collector.take(request) else 503)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        collector.endpoint = f"http://127.0.0.1:{server.server_port}"
-        yield collector
-        server.shutdown()
-        thread.join()
-
-
-COLLECTORS = {"grpc": grpc_collector, "http/protobuf": http_collector}
 
 
 @pytest.fixture(params=PROTOCOLS)
@@ -165,10 +60,6 @@ def telemetry_for(
 ) -> Telemetry:
     spec = TelemetrySpec(endpoint=endpoint, protocol=protocol, traces_sample_ratio=ratio)
     return Telemetry(spec, stats or Stats(Progress), SystemClock(), options.pop("environ", ENVIRON), **options)
-
-
-def text_attributes(attributes: Any) -> dict[str, str]:
-    return {pair.key: pair.value.string_value for pair in attributes}
 
 
 async def test_the_tree_that_arrives_is_whole(collector: Collector, protocol: Protocol) -> None:
@@ -288,17 +179,17 @@ class FakeExporter(SpanExporter):
         return SpanExportResult.SUCCESS if self._takes(spans) else SpanExportResult.FAILURE
 
 
-def signal_for(queue: SpanQueue, exporter: SpanExporter, stats: Stats) -> SpanSignal:
-    return SpanSignal(queue, SpanBuilder(trace_from(ENVIRON), Resource({})), exporter, stats, lambda _: None)
+def signal_for(queue: SpanQueue[Chosen], exporter: SpanExporter) -> SpanSignal[Chosen]:
+    return SpanSignal(queue, SpanBuilder(trace_from(ENVIRON), Origin(Resource({}), scope("test"))).page, exporter)
 
 
 def test_a_batch_that_is_always_refused_is_given_up_after_some_tries() -> None:
     stats = Stats(Progress)
-    queue = SpanQueue(stats)
+    queue: SpanQueue[Chosen] = SpanQueue(stats.spans)
     for number in range(17):  # a batch of 64 spans, and one page more
-        queue.put(page(f"http://site.test/{number}"), 0)
+        queue.put(Chosen.of(page(f"http://site.test/{number}"), 0))
     exporter = FakeExporter(lambda spans: len(spans) < BATCH_SPANS)
-    signal = signal_for(queue, exporter, stats)
+    signal = signal_for(queue, exporter)
     for _ in range(TRIES - 1):
         assert next(iter(signal.batches())) is False
     assert list(signal.batches()) == [False, True]
@@ -308,12 +199,12 @@ def test_a_batch_that_is_always_refused_is_given_up_after_some_tries() -> None:
 
 def test_every_span_is_counted_once_as_sent_failed_or_dropped() -> None:
     stats = Stats(Progress)
-    queue = SpanQueue(stats)
+    queue: SpanQueue[Chosen] = SpanQueue(stats.spans)
     for number in range(2000):
-        queue.put(page(f"http://site.test/{number}"), 0)
+        queue.put(Chosen.of(page(f"http://site.test/{number}"), 0))
     assert stats.spans["dropped"] == 2000 * 4 - QUEUED_SPANS_MAX
     refusals = iter([False, True, True, *[False] * TRIES])
-    signal = signal_for(queue, FakeExporter(lambda _: next(refusals, True)), stats)
+    signal = signal_for(queue, FakeExporter(lambda _: next(refusals, True)))
     batches = signal.batches()
     for _ in range(10):
         next(batches)
@@ -323,58 +214,12 @@ def test_every_span_is_counted_once_as_sent_failed_or_dropped() -> None:
 
 
 def test_a_queued_page_does_not_keep_its_body() -> None:
-    queue = SpanQueue(Stats(Progress))
-    queue.put(page("http://site.test/"), 0)
+    queue: SpanQueue[Chosen] = SpanQueue(Stats(Progress).spans)
+    queue.put(Chosen.of(page("http://site.test/"), 0))
     chosen = queue.take()
     assert chosen is not None
     assert chosen.record.fetched is not None
     assert chosen.record.fetched.body is None
-
-
-class Faulty:
-    """Collectors that no exporter gets along with: each yields an endpoint."""
-
-    @staticmethod
-    @contextlib.contextmanager
-    def absent() -> Iterator[str]:
-        with socket.create_server(("127.0.0.1", 0)) as sock:
-            port = sock.getsockname()[1]
-        yield f"http://127.0.0.1:{port}"
-
-    @staticmethod
-    @contextlib.contextmanager
-    def frozen() -> Iterator[str]:
-        with socket.create_server(("127.0.0.1", 0)) as sock:  # connections are made, nobody reads them
-            yield f"http://127.0.0.1:{sock.getsockname()[1]}"
-
-    @staticmethod
-    @contextlib.contextmanager
-    def dripping() -> Iterator[str]:
-        """Answers a byte at a time: each read ends within any limit, the answer never does."""
-        stop = threading.Event()
-
-        def drip(connection: socket.socket) -> None:
-            with connection, contextlib.suppress(OSError):
-                connection.sendall(b"HTTP/1.1 200 OK\r\nX-Slow: ")
-                while not stop.wait(0.2):
-                    connection.sendall(b"x")
-
-        def accept(sock: socket.socket) -> None:
-            with contextlib.suppress(OSError):
-                while True:
-                    connection, _ = sock.accept()
-                    if stop.is_set():
-                        connection.close()
-                        return
-                    threading.Thread(target=drip, args=(connection,), daemon=True).start()
-
-        with socket.create_server(("127.0.0.1", 0)) as sock:
-            thread = threading.Thread(target=accept, args=(sock,))
-            thread.start()
-            yield f"http://127.0.0.1:{sock.getsockname()[1]}"
-            stop.set()
-            socket.create_connection(sock.getsockname()).close()
-            thread.join()
 
 
 @pytest.mark.parametrize("fault", ["absent", "frozen", "dripping", "refusing"])
@@ -403,7 +248,9 @@ async def test_no_state_of_a_collector_delays_or_floods(
     # What was not queued was dropped at once; a thread that hangs in an export has not counted what it holds.
     assert stats.spans["dropped"] >= 5000 * 4 - QUEUED_SPANS_MAX - 2 * BATCH_SPANS
     assert len(caplog.records) <= 4
-    assert not [record for record in caplog.records if not record.name.startswith("durable_crawler")]
+    assert not [
+        record for record in caplog.records if not record.name.startswith(("durable_crawler", "crawljob_telemetry"))
+    ]
 
 
 async def test_close_before_start_and_twice_and_pages_after_it_are_harmless() -> None:

@@ -10,12 +10,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from crawljob.summary import Progress
+from crawljob_telemetry.metrics import Buckets, Histogram
+from crawljob_telemetry.prometheus import render
 from durable_crawler.outcomes import Exchange, Fetched, Outcome, PageRecord, Stage
 from durable_crawler.telemetry import Stats
 from durable_crawler.telemetry.catalogue import CATALOGUE, collect
 from durable_crawler.telemetry.hosts import OTHER, RANKED, SHOWN, HostCounts
-from durable_crawler.telemetry.prometheus import render
-from durable_crawler.telemetry.stats import Buckets, Histogram
 
 
 class HandClock:
@@ -47,7 +47,7 @@ def samples(stats: Stats) -> dict[tuple[str, frozenset[tuple[str, str]]], float]
     """What Prometheus would store of a scrape."""
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
-        for family in text_string_to_metric_families(render(stats))
+        for family in text_string_to_metric_families(render(collect(stats)))
         for sample in family.samples
     }
 
@@ -116,7 +116,7 @@ def test_the_text_format_has_every_metric_of_the_catalogue_with_its_value() -> N
     assert found["crawler_requests_total", frozenset({("host", "site.test")})] == 4
     assert found["crawler_telemetry_spans_total", frozenset({("result", "sent")})] == 0
 
-    families = list(text_string_to_metric_families(render(stats)))
+    families = list(text_string_to_metric_families(render(collect(stats))))
     assert [(family.name, family.type) for family in families] == [
         (metric.prometheus_name.removesuffix("_total"), metric.kind) for metric in CATALOGUE
     ]

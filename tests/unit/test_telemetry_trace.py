@@ -11,14 +11,16 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, StatusCode
 
 from crawljob.summary import Progress, RunSummary
+from crawljob_telemetry.exporters import resource_from, scope
+from crawljob_telemetry.finished import Origin
 from durable_crawler.outcomes import Exchange, Fetched, Outcome, PageRecord, Stage
-from durable_crawler.telemetry.exporters import resource_from
 from durable_crawler.telemetry.spans import SpanBuilder
-from durable_crawler.telemetry.trace import ALWAYS_TRACED_MAX, Sampler, Trace, trace_from
+from durable_crawler.telemetry.trace import ALWAYS_TRACED_MAX, Chosen, Sampler, Trace, trace_from
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = "b7ad6b7169203331"
 URL = "http://site.test/page"
+ORIGIN = Origin(Resource({}), scope("test"))
 
 
 def record(url: str = URL, settled: str = "done", outcome: Outcome = Outcome.OK, attempt: int = 1) -> PageRecord:
@@ -33,7 +35,7 @@ def record(url: str = URL, settled: str = "done", outcome: Outcome = Outcome.OK,
 
 def build(page: PageRecord, trace: Trace | None = None) -> list[ReadableSpan]:
     trace = trace or trace_from({"TRACEPARENT": f"00-{TRACE}-{PARENT}-01"})
-    return SpanBuilder(trace, Resource({})).page(page, 5000)
+    return SpanBuilder(trace, ORIGIN).page(Chosen.of(page, 5000))
 
 
 @pytest.mark.parametrize(
@@ -231,7 +233,7 @@ def test_a_url_that_no_parser_takes_and_a_clock_that_went_back_still_make_spans(
 
 def test_the_run_is_a_span_of_its_own() -> None:
     trace = trace_from({"TRACEPARENT": f"00-{TRACE}-{PARENT}-01"})
-    builder = SpanBuilder(trace, Resource({}))
+    builder = SpanBuilder(trace, ORIGIN)
     summary = RunSummary(
         outcome="failed", reason="DatabaseError", message="too slow", exit_code=1, progress=Progress(done=3, failed=1)
     )
@@ -242,12 +244,12 @@ def test_the_run_is_a_span_of_its_own() -> None:
     assert (run.status.status_code, run.status.description) == (StatusCode.ERROR, "too slow")
     assert run.attributes is not None
     assert run.attributes["crawler.pages.done"] == 3
-    assert SpanBuilder(trace_from({}), Resource({})).run(1, 2, None).parent is None
+    assert SpanBuilder(trace_from({}), ORIGIN).run(1, 2, None).parent is None
 
 
 def test_the_environment_describes_the_resource() -> None:
     environ = {"OTEL_RESOURCE_ATTRIBUTES": "crawljob.name=docs,k8s.pod.name=a%20b, service.version = 9 ,broken,=x"}
-    attributes = resource_from(environ, "me").attributes
+    attributes = resource_from("durable-crawler", environ, "me").attributes
     assert attributes["service.name"] == "durable-crawler"
     assert attributes["service.instance.id"] == "me"
     assert attributes["crawljob.name"] == "docs"
@@ -255,5 +257,5 @@ def test_the_environment_describes_the_resource() -> None:
     assert attributes["service.version"] == "9"
     assert "broken" not in attributes
     assert "" not in attributes
-    named = resource_from({**environ, "OTEL_SERVICE_NAME": "mine"}, "me")
+    named = resource_from("durable-crawler", {**environ, "OTEL_SERVICE_NAME": "mine"}, "me")
     assert named.attributes["service.name"] == "mine"

@@ -13,6 +13,7 @@ from crawljob import __version__
 from durable_crawler.cli.contract import crd, schema, validate
 from durable_crawler.cli.demo import demo
 from durable_crawler.cli.run import run
+from durable_crawler.cli.status import status
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -21,7 +22,7 @@ def cli() -> None:
     """A bounded, polite, crash-safe web crawl, from one file, with or without a cluster."""
 
 
-for _command in (run, validate, demo, crd, schema):
+for _command in (run, status, validate, demo, crd, schema):
     cli.add_command(_command)
 
 

@@ -184,11 +184,11 @@ async def _finish(
     for op in won:
         for link in op.links:
             target, where = (outside, link.authority) if link.host_id is None else (links, link.host_id)
-            target.append([*url_hash(link.url), link.url, where, link.depth, op.lease.page_id])
+            target.append([*url_hash(link.url), link.url, where, link.depth, op.lease.page_id, link.left_out])
     for part in _parts(links):
         stocked.update(host_id for (host_id,) in await run("add_pages", {"pages": as_json(part)}))
     if outside:
-        await run("add_hosts", {"authorities": as_json(list({where for _, _, _, where, _, _ in outside}))})
+        await run("add_hosts", {"authorities": as_json(list({where for _, _, _, where, *_ in outside}))})
     for part in _parts(outside):
         await run("leave_out", {"pages": as_json(part)})
 

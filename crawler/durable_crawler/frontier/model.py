@@ -19,6 +19,7 @@ from crawljob.summary import Progress
 from durable_crawler.outcomes import Hop, Outcome
 from durable_crawler.politeness import Pace
 from durable_crawler.robots import KnownRobots
+from durable_crawler.scope import LeftOut
 
 QUARANTINE_AFTER = 3
 """Claims without an outcome after which a page is set aside (law L2)."""
@@ -84,12 +85,14 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A page to be added if it is not known yet; ``host_id`` is ``None`` where the spec does not cover it."""
+    """A page to be added if it is not known yet; ``host_id`` is ``None`` where the spec does not cover it, and
+    ``left_out`` says why."""
 
     url: str
     authority: str
     host_id: int | None
     depth: int
+    left_out: LeftOut | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +111,7 @@ class Result:
     error: str = ""
     duration_ms: int = 0
     refused: Mapping[str, int] = field(default_factory=dict)
-    """References that were no URLs of a crawl or looked like a trap, by reason."""
+    """References that were no URLs of a crawl, looked like a trap or are left out by a pattern, by reason."""
     nofollow: int = 0
     """Links that the site does not want to be followed."""
     noindex: bool = False

@@ -29,6 +29,7 @@ from durable_crawler.frontier.model import (
 )
 from durable_crawler.frontier.statements import MIGRATIONS, SCHEMA_VERSION, STATEMENTS
 from durable_crawler.politeness import OPEN_MAX, Pace
+from durable_crawler.scope import Scope
 from durable_crawler.urls import url_hash
 
 APPLICATION_ID = 0x44435246  # "DCRF", in the header of the file (SQLite file format, offset 68)
@@ -55,17 +56,23 @@ class Opened:
     hosts: tuple[Host, ...]
     stocked: frozenset[int]
     recovered: int
+    again: int
+    """Pages that failed or were quarantined and are tried again, because a restart was requested."""
     inode: tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """What the spec admits: seeds with their authorities, and the depth up to which pages belong to the crawl."""
+    """What the spec admits: seeds with their authorities, the depth up to which pages belong to the crawl, patterns."""
 
     seeds: tuple[tuple[str, str], ...]
     max_depth: int
     longest_wait_ms: int = LONGEST_WAIT_MS
     """Times that are further ahead were stored under a clock that was ahead."""
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    restart_request: str | None = None
+    """Another one than the last makes failed and quarantined pages pending again."""
 
     @property
     def authorities(self) -> list[str]:
@@ -74,8 +81,15 @@ class Admission:
 
     @property
     def digest(self) -> str:
-        """Changes exactly when other pages may belong to the crawl."""
-        return hashlib.sha256(as_json([sorted(self.authorities), self.max_depth]).encode()).hexdigest()
+        """Changes exactly when other pages may belong to the crawl; its form, with the version that stores reasons."""
+        seeds = sorted(url for url, _ in self.seeds) if self.include else ()
+        what = [sorted(self.authorities), self.max_depth, sorted(self.include), sorted(self.exclude), seeds]
+        return hashlib.sha256(as_json(what).encode()).hexdigest()
+
+    @property
+    def scope(self) -> Scope:
+        """What is asked page by page."""
+        return Scope((url for url, _ in self.seeds), self.max_depth, self.include, self.exclude)
 
 
 class Lock:
@@ -129,7 +143,7 @@ def _locked(path: Path, name: str, flags: int) -> int:
 def prepare(path: Path, admission: Admission, now_ms: int) -> Opened:
     """Check the file, begin a new epoch, take back what older ones leased, admit the spec."""
     with _one_sentence(path):
-        _refuse_newer(path, _version_in_header(path))
+        refuse_newer(path, _version_in_header(path))
         connection = connect(path)
         try:
             _migrate(connection, path)
@@ -192,7 +206,8 @@ def _version_in_header(path: Path) -> int:
         return int.from_bytes(file.read(_HEADER_BYTES)[60:64])
 
 
-def _refuse_newer(path: Path, version: int) -> None:
+def refuse_newer(path: Path, version: int) -> None:
+    """Raise ``FrontierUnusableError`` for a schema that a later program made."""
     if version > SCHEMA_VERSION:
         raise FrontierUnusableError(
             f"{path}: has schema version {version}, this program reads up to {SCHEMA_VERSION}; use a newer program"
@@ -230,7 +245,7 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
     """Bring the schema up to date, each version in one transaction; killed in between, it goes on where it was."""
     # The header may lag behind the WAL, hence asked again.
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    _refuse_newer(path, version)
+    refuse_newer(path, version)
     for number, script in enumerate(MIGRATIONS[version:], start=version + 1):
         connection.executescript(f"BEGIN IMMEDIATE; {script} PRAGMA user_version = {number}; COMMIT;")
 
@@ -256,22 +271,38 @@ def _admit(connection: sqlite3.Connection, path: Path, admission: Admission, now
         )
     (epoch,) = run(STATEMENTS["new_epoch"], {"spec": admission.digest}).fetchone()
     recovered = len(run(STATEMENTS["recover"], {"limit": QUARANTINE_AFTER}).fetchall())
+    again = _try_again(connection, admission.restart_request)
     latest = {"latest": now_ms + admission.longest_wait_ms}
     run(STATEMENTS["clamp_due"], latest)
     run(STATEMENTS["clamp_closed"], latest)
-    covered = {"authorities": as_json(admission.authorities), "max_depth": admission.max_depth}
+    covered = {"authorities": as_json(admission.authorities)}
     run(STATEMENTS["add_hosts"], covered)
     hosts = {host.authority: host for host, _ in _hosts(connection, covered)}
     seeds = [[*url_hash(url), url, hosts[authority].id, 0, None] for url, authority in admission.seeds]
     run(STATEMENTS["add_pages"], {"pages": as_json(seeds)})
-    if spec != admission.digest:
-        run(STATEMENTS["exclude"], covered)
-        run(STATEMENTS["readmit"], covered)
+    if spec != admission.digest or again:
+        # Asks of every page that is not done, some microseconds each; only after an edit or a request.
+        connection.create_function("objection", 2, admission.scope.objection, deterministic=True)
+        run(STATEMENTS["readmit"])
+        run(STATEMENTS["exclude"])
     stocked = frozenset(host.id for host, stocked in _hosts(connection, covered) if stocked)
     run(STATEMENTS["commit"])
     status = path.stat()
     inode = (status.st_dev, status.st_ino)
-    return Opened(epoch=epoch, hosts=tuple(hosts.values()), stocked=stocked, recovered=recovered, inode=inode)
+    return Opened(epoch, tuple(hosts.values()), stocked, recovered, again, inode)
+
+
+def _try_again(connection: sqlite3.Connection, request: str | None) -> int:
+    """Follow a restart request that is not the last one; how many pages it makes pending."""
+    run = connection.execute
+    (last,) = run(STATEMENTS["restart_request"]).fetchone()
+    if request in (None, last):
+        return 0
+    run(STATEMENTS["keep_restart_request"], {"request": request})
+    run(STATEMENTS["take_failures_away"])
+    run(STATEMENTS["forgive_hosts"])
+    run(STATEMENTS["forgive_robots"])
+    return sum(1 for _ in run(STATEMENTS["try_again"]))
 
 
 def _hosts(connection: sqlite3.Connection, covered: Mapping[str, object]) -> list[tuple[Host, bool]]:

@@ -1,4 +1,4 @@
-"""A read-only look at a frontier, also while a crawl runs: for the demo, and for whoever wants to see results.
+"""A read-only look at a frontier, also while a crawl runs: for ``status``, the demo, and whoever wants to see results.
 
 Never takes the lock and never writes. Reads are short, so that they do not hold up the writer's checkpoints.
 """
@@ -6,14 +6,24 @@ Never takes the lock and never writes. Reads are short, so that they do not hold
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
-from durable_crawler.frontier.model import FrontierError, Snapshot
-from durable_crawler.frontier.opening import explain, refuse_foreign
-from durable_crawler.frontier.statements import STATEMENTS
+from durable_crawler.frontier.model import FrontierError, FrontierUnusableError, Snapshot
+from durable_crawler.frontier.opening import as_json, explain, refuse_foreign, refuse_newer
+from durable_crawler.frontier.overview import (
+    HOSTS,
+    QUARANTINED,
+    Overview,
+    Phase,
+    QuarantinedPage,
+    RobotsState,
+    WaitingHost,
+)
+from durable_crawler.frontier.statements import SCHEMA_VERSION, STATEMENTS
 
 
 class FrontierReader:
@@ -30,12 +40,37 @@ class FrontierReader:
     def outcomes(self) -> dict[str, int]:
         """Finished pages by outcome, the most frequent first."""
         with self._connection() as connection:
-            return dict(connection.execute(STATEMENTS["outcomes"]).fetchall())
+            return _tallies(connection, "outcome")
 
     def refused(self) -> dict[str, int]:
         """References that were not followed, by reason."""
         with self._connection() as connection:
-            return dict(connection.execute(STATEMENTS["refused"]).fetchall())
+            return _tallies(connection, "refused")
+
+    def overview(self, now_ms: int) -> Overview:
+        """The crawl as a whole, from one snapshot. ``now_ms`` tells leases that are held from those that ran out.
+
+        Everything but the table of hosts is a look-up, however large the frontier is.
+        """
+        with self._connection() as connection:
+            connection.execute("BEGIN")
+            counts = Snapshot(*connection.execute(STATEMENTS["snapshot"]).fetchone())
+            clean, leased_until_ms = connection.execute(STATEMENTS["liveness"]).fetchone()
+            hosts = connection.execute(STATEMENTS["waiting_hosts"], {"limit": HOSTS}).fetchall()
+            return Overview(
+                phase=_phase(counts, closed=bool(clean), held=(leased_until_ms or 0) > now_ms),
+                counts=counts,
+                outcomes=_tallies(connection, "outcome"),
+                left_out=_tallies(connection, "left_out"),
+                refused=_tallies(connection, "refused"),
+                asks=_tallies(connection, "asks"),
+                hosts=_hosts(connection, hosts),
+                waiting_hosts=hosts[0][-1] if hosts else 0,
+                quarantined=[
+                    QuarantinedPage(*row)
+                    for row in connection.execute(STATEMENTS["quarantined"], {"limit": QUARANTINED})
+                ],
+            )
 
     def finished_urls(self) -> set[str]:
         """The URLs of all pages that have a result."""
@@ -55,10 +90,46 @@ class FrontierReader:
         if not self._path.exists():
             raise FrontierError(f"{self._path}: no such frontier")
         try:
-            connection = sqlite3.connect(f"file:{quote(str(self._path))}?mode=ro", uri=True, timeout=2)
+            connection = sqlite3.connect(
+                f"file:{quote(str(self._path))}?mode=ro", uri=True, timeout=2, isolation_level=None
+            )
             try:
+                self._check_version(connection)
                 yield connection
             finally:
                 connection.close()
         except sqlite3.Error as error:
             raise explain(self._path, error) from error
+
+    def _check_version(self, connection: sqlite3.Connection) -> None:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        refuse_newer(self._path, version)
+        if version == 0:  # somebody's `touch`
+            raise FrontierUnusableError(f"{self._path}: is empty; no crawl has begun with it")
+        if version < SCHEMA_VERSION:
+            raise FrontierUnusableError(
+                f"{self._path}: has schema version {version}, this program reads {SCHEMA_VERSION}; "
+                "`durable-crawler run` brings it up to date"
+            )
+
+
+def _tallies(connection: sqlite3.Connection, kind: str) -> dict[str, int]:
+    """Sums by name, the largest first."""
+    return dict(connection.execute(STATEMENTS["tallies"], {"kind": kind}).fetchall())
+
+
+def _phase(counts: Snapshot, *, closed: bool, held: bool) -> Phase:
+    if counts.pending == counts.leased == counts.deferred == 0:
+        return Phase.FINISHED
+    if closed:
+        return Phase.STOPPED
+    return Phase.RUNNING if held else Phase.UNCLOSED
+
+
+def _hosts(connection: sqlite3.Connection, rows: Sequence[tuple[Any, ...]]) -> list[WaitingHost]:
+    """The rows of ``waiting_hosts``, each with its robots.txt: http and https of a host are two origins."""
+    origins = {f"{scheme}://{row[0]}": row[0] for row in rows for scheme in ("http", "https")}
+    robots: dict[str, list[RobotsState]] = {row[0]: [] for row in rows}
+    for origin, *state in connection.execute(STATEMENTS["robots_states"], {"origins": as_json(list(origins))}):
+        robots[origins[origin]].append(RobotsState(origin, *state))
+    return [WaitingHost(row[0], robots[row[0]], *row[1:-1]) for row in rows]

@@ -142,6 +142,11 @@ class SqliteFrontier:
         return self._hosts
 
     @property
+    def again(self) -> int:
+        """Pages that are tried again because a restart was requested."""
+        return self._opened.again
+
+    @property
     def recovered(self) -> int:
         """Leases of earlier epochs that were taken back when this one began."""
         return self._opened.recovered
@@ -239,6 +244,9 @@ class SqliteFrontier:
             failure = FrontierBrokenError(f"{self._path}: the frontier failed ({type(error).__name__}: {error})")
             failure.__cause__ = error
             self._fail(failure, operations)
+        except BaseException:  # cancelled, or the whole process is to end: whoever waits must not wait for ever
+            self._fail(FrontierBrokenError(f"{self._path}: the frontier was stopped"), operations)
+            raise
 
     def _take(self) -> list[group.Operation]:
         """The operations of the next flush.

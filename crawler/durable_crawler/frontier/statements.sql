@@ -41,6 +41,28 @@ UPDATE pages SET due_ms = :latest WHERE state = 'deferred' AND due_ms > :latest;
 -- name: clamp_closed
 UPDATE hosts SET closed_until_ms = :latest WHERE closed_until_ms > :latest;
 
+-- name: restart_request
+SELECT restart_request FROM meta;
+
+-- name: keep_restart_request
+UPDATE meta SET restart_request = :request;
+
+-- name: take_failures_away
+-- Once for each request; then the pages without a result, and those set aside, are as if they had just been found.
+DELETE FROM results WHERE failed = 1;
+
+-- name: try_again
+UPDATE pages SET state = 'pending', attempts = 0, retries = 0
+ WHERE state = 'quarantined' OR (state = 'done' AND NOT EXISTS (SELECT 1 FROM results WHERE page_id = pages.id))
+RETURNING id;
+
+-- name: forgive_hosts
+-- A host that was given up is asked again; one that asked to be left alone is left alone.
+UPDATE hosts SET failures = 0, openings = 0 WHERE failures > 0 OR openings > 0;
+
+-- name: forgive_robots
+UPDATE robots SET failures = 0, expires_ms = 0 WHERE failures > 0;
+
 -- name: add_hosts
 INSERT INTO hosts (authority) SELECT value FROM json_each(:authorities) WHERE true ON CONFLICT DO NOTHING;
 
@@ -51,19 +73,15 @@ SELECT id, authority, closed_until_ms, gap_ms, failures, openings,
   FROM hosts
  WHERE authority IN (SELECT value FROM json_each(:authorities));
 
--- name: exclude
--- What an edited spec no longer covers: a host that no seed approves, a depth that is not allowed any more. It is kept,
--- and the next edit may take it back in.
-UPDATE pages SET state = 'excluded', due_ms = NULL
- WHERE state IN ('pending', 'deferred')
-   AND (depth > :max_depth OR host_id NOT IN (SELECT id FROM hosts
-                                               WHERE authority IN (SELECT value FROM json_each(:authorities))));
-
 -- name: readmit
--- What an edited spec covers again, or for the first time.
-UPDATE pages SET state = 'pending'
- WHERE state = 'excluded' AND depth <= :max_depth
-   AND host_id IN (SELECT id FROM hosts WHERE authority IN (SELECT value FROM json_each(:authorities)));
+-- What an edited spec covers again, or for the first time. objection() is scope.Scope's: why it does not cover a page.
+UPDATE pages SET state = 'pending', left_out = NULL WHERE state = 'excluded' AND objection(url, depth) IS NULL;
+
+-- name: exclude
+-- What an edited spec no longer covers, or not for the same reason. It is kept, and the next edit may take it back in.
+-- To be run after readmit, which leaves no excluded page without an objection.
+UPDATE pages SET state = 'excluded', due_ms = NULL, left_out = objection(url, depth)
+ WHERE state IN ('pending', 'deferred', 'excluded') AND objection(url, depth) IS NOT left_out;
 
 -- name: add_pages
 -- [hash_high, hash_low, url, host_id, depth, found_on], all of them covered by the spec. What is known is left as it is,
@@ -74,19 +92,20 @@ SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->
 ON CONFLICT (hash_high, hash_low) DO UPDATE
    SET url = excluded.url,
        depth = min(pages.depth, excluded.depth),
-       state = CASE pages.state WHEN 'excluded' THEN 'pending' ELSE pages.state END
+       state = CASE pages.state WHEN 'excluded' THEN 'pending' ELSE pages.state END,
+       left_out = NULL
  WHERE pages.url <> excluded.url
     OR pages.state = 'excluded'
     OR (pages.state <> 'done' AND excluded.depth < pages.depth)
 RETURNING host_id;
 
 -- name: leave_out
--- [hash_high, hash_low, url, authority, depth, found_on]: links that the spec does not cover, kept for when it does.
-INSERT INTO pages (hash_high, hash_low, url, host_id, depth, found_on, state)
-SELECT value ->> 0, value ->> 1, value ->> 2, hosts.id, value ->> 4, value ->> 5, 'excluded'
+-- [hash_high, hash_low, url, authority, depth, found_on, why]: links that the spec does not cover, kept for when it does.
+INSERT INTO pages (hash_high, hash_low, url, host_id, depth, found_on, state, left_out)
+SELECT value ->> 0, value ->> 1, value ->> 2, hosts.id, value ->> 4, value ->> 5, 'excluded', value ->> 6
   FROM json_each(:pages) JOIN hosts ON hosts.authority = value ->> 3 WHERE true
 ON CONFLICT (hash_high, hash_low) DO UPDATE
-   SET url = excluded.url, depth = min(pages.depth, excluded.depth)
+   SET url = excluded.url, depth = min(pages.depth, excluded.depth), left_out = excluded.left_out
  WHERE pages.url <> excluded.url
     OR (pages.state = 'excluded' AND excluded.depth < pages.depth);
 
@@ -256,9 +275,6 @@ PRAGMA wal_checkpoint(PASSIVE);
 -- name: last_checkpoint
 PRAGMA wal_checkpoint(TRUNCATE);
 
--- name: outcomes
-SELECT outcome, count(*) FROM results GROUP BY outcome ORDER BY count(*) DESC, outcome;
-
 -- name: finished_urls
 SELECT url FROM pages WHERE state = 'done';
 
@@ -279,10 +295,57 @@ UNION SELECT 'counters differ from the rows'
           OR reclaimable <> (SELECT count(*) FROM pages WHERE counted AND state = 'pending')
           OR failed      <> (SELECT count(*) FROM results WHERE failed)
           OR bytes       <> (SELECT coalesce(sum(bytes), 0) FROM results)
+UNION SELECT 'tallies differ from the rows' FROM (
+        SELECT kind, name, total FROM tallies WHERE total > 0
+        EXCEPT SELECT * FROM (
+          SELECT 'outcome', outcome, count(*) FROM results GROUP BY outcome
+          UNION ALL SELECT 'left_out', left_out, count(*) FROM pages WHERE left_out IS NOT NULL GROUP BY left_out
+          UNION ALL SELECT 'refused', key, sum(value) FROM results, json_each(refused) GROUP BY key
+          UNION ALL SELECT 'refused', 'nofollow', sum(nofollow) FROM results
+          UNION ALL SELECT 'refused', 'above_max_links', sum(dropped_links) FROM results
+          UNION ALL SELECT 'asks', 'noindex', sum(noindex) FROM results))
+UNION SELECT 'tallies do not add up' FROM counters
+       WHERE done <> (SELECT coalesce(sum(total), 0) FROM tallies WHERE kind = 'outcome')
+          OR excluded <> (SELECT coalesce(sum(total), 0) FROM tallies WHERE kind = 'left_out')
+                         + (SELECT count(*) FROM pages WHERE state = 'excluded' AND left_out IS NULL)
 UNION SELECT 'lease of an epoch that has not begun' FROM pages, meta WHERE pages.epoch > meta.epoch
 UNION SELECT 'page found on a page that is not done'
         FROM pages JOIN pages AS parent ON parent.id = pages.found_on WHERE parent.state <> 'done';
 
--- name: refused
--- Links that were not followed, by reason.
-SELECT key, sum(value) FROM results, json_each(refused) WHERE refused IS NOT NULL GROUP BY key ORDER BY key;
+-- name: tallies
+SELECT name, total FROM tallies WHERE kind = :kind AND total > 0 ORDER BY total DESC, name;
+
+-- name: liveness
+-- Whether the last owner closed the frontier, and until when it holds its leases, if any.
+SELECT clean, (SELECT max(lease_until_ms) FROM pages WHERE state = 'leased') FROM meta;
+
+-- name: waiting_hosts
+-- The :limit hosts with the most pending pages, and how many wait in all. Walks the three partial indexes: its time grows
+-- with what is pending and deferred, not with what is done.
+WITH waiting (host_id, pending, deferred, leased, due_ms) AS (
+  SELECT host_id, count(*), 0, 0, NULL FROM pages WHERE state = 'pending' GROUP BY host_id
+  UNION ALL
+  SELECT host_id, 0, count(*), 0, min(due_ms) FROM pages WHERE state = 'deferred' GROUP BY host_id
+  UNION ALL
+  SELECT host_id, 0, 0, count(*), NULL FROM pages WHERE state = 'leased' GROUP BY host_id
+),
+ranked AS (
+  SELECT host_id, sum(pending) AS pending, sum(deferred) AS deferred, sum(leased) AS leased, min(due_ms) AS due_ms,
+         count(*) OVER () AS hosts
+    FROM waiting
+   GROUP BY host_id
+   ORDER BY sum(pending) DESC, sum(deferred) DESC, host_id
+   LIMIT :limit
+)
+SELECT authority, pending, deferred, leased, due_ms, closed_until_ms, gap_ms, failures, openings, hosts
+  FROM ranked JOIN hosts ON hosts.id = host_id
+ ORDER BY pending DESC, deferred DESC, host_id;
+
+-- name: robots_states
+-- Without the bodies, of which only the length matters here.
+SELECT origin, length(body), failures, expires_ms, answered_ms FROM robots
+ WHERE origin IN (SELECT value FROM json_each(:origins))
+ ORDER BY origin;
+
+-- name: quarantined
+SELECT url, attempts FROM pages WHERE state = 'quarantined' ORDER BY id LIMIT :limit;

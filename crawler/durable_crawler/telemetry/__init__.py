@@ -1,7 +1,7 @@
 """What a run tells the outside: counters, traces, metrics. Telemetry never changes an outcome and never blocks.
 
-The hot path is ``stats`` (plain numbers) and a hash per page; ``catalogue`` names the numbers, ``prometheus`` and
-``otlp_metrics`` publish them; ``spans`` builds traces after the fact; ``sink`` sends them from threads of its own.
+The hot path is ``stats`` (plain numbers) and a hash per page; ``catalogue`` names the numbers; ``spans`` builds
+traces after the fact. ``crawljob_telemetry`` publishes and sends both, from threads of its own.
 OpenTelemetry is imported in those threads only, and not at all without an endpoint.
 """
 

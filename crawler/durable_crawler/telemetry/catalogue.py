@@ -1,62 +1,45 @@
-"""Every metric, once: its name, kind, unit, meaning and where its numbers come from.
+"""Every metric of the crawler, once: its name, kind, unit, meaning and where its numbers come from.
 
-``otlp_metrics`` sends this table, ``prometheus`` renders it. The names in the text format are those that a Collector's
-Prometheus exporter makes of the OTLP ones, so that a dashboard works with either.
+``crawljob_telemetry`` sends this table over OTLP and renders it for ``/metrics``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Literal
+from typing import NamedTuple
 
 from crawljob.summary import Progress
-from durable_crawler.telemetry.stats import Buckets, Stats
-
-Kind = Literal["counter", "gauge", "histogram"]
-Value = int | float | Buckets
-Series = Mapping[tuple[str, ...], Value]
-"""Values by the attributes' values, in the order of ``Metric.attributes``; ``()`` where there are none."""
+from crawljob_telemetry.metrics import Collected, Metric, Series, Value
+from durable_crawler.telemetry.stats import Stats
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """One metric: ``name`` and ``unit`` as OpenTelemetry writes them (UCUM; ``{page}`` is a comment)."""
+class Reading(NamedTuple):
+    """What the table reads: the counters, and the gauges of one snapshot."""
 
-    name: str
-    kind: Kind
-    unit: str
-    description: str
-    read: Callable[[Stats, Progress], Series]
-    attributes: tuple[str, ...] = ()
-
-    @property
-    def prometheus_name(self) -> str:
-        """The name in Prometheus: dots become underscores, the unit and ``_total`` are appended."""
-        unit = {"s": "_seconds", "By": "_bytes"}.get(self.unit, "")
-        return self.name.replace(".", "_") + unit + ("_total" if self.kind == "counter" else "")
+    stats: Stats
+    progress: Progress
 
 
-def _one(read: Callable[[Stats], Value]) -> Callable[[Stats, Progress], Series]:
-    return lambda stats, _: {(): read(stats)}
+def _one(read: Callable[[Stats], Value]) -> Callable[[Reading], Series]:
+    return lambda now: {(): read(now.stats)}
 
 
-def _snapshot(read: Callable[[Progress], int]) -> Callable[[Stats, Progress], Series]:
-    return lambda _, progress: {(): read(progress)}
+def _snapshot(read: Callable[[Progress], int]) -> Callable[[Reading], Series]:
+    return lambda now: {(): read(now.progress)}
 
 
-def _by(read: Callable[[Stats], Mapping[str, int]]) -> Callable[[Stats, Progress], Series]:
-    return lambda stats, _: {(key,): value for key, value in dict(read(stats)).items()}
+def _by(read: Callable[[Stats], Mapping[str, int]]) -> Callable[[Reading], Series]:
+    return lambda now: {(key,): value for key, value in dict(read(now.stats)).items()}
 
 
-CATALOGUE: tuple[Metric, ...] = (
+CATALOGUE: tuple[Metric[Reading], ...] = (
     Metric("crawler.completed", "counter", "{page}", "Pages whose result was committed.", _one(lambda s: s.completed)),
     Metric(
         "crawler.outcomes",
         "counter",
         "{page}",
         "Claims that ended, by the fetch's outcome and by what became of the page.",
-        lambda stats, _: {key: count for key, count in dict(stats.outcomes).items()},  # noqa: C416  a copy, retyped
+        lambda now: {key: count for key, count in dict(now.stats.outcomes).items()},  # noqa: C416  a copy, retyped
         ("outcome", "state"),
     ),
     Metric(
@@ -175,7 +158,7 @@ CATALOGUE: tuple[Metric, ...] = (
 )
 
 
-def collect(stats: Stats) -> list[tuple[Metric, Series]]:
+def collect(stats: Stats) -> Collected:
     """All numbers now, the gauges from one snapshot. Safe from any thread; raises only what ``stats.gauges`` does."""
-    progress = stats.gauges()
-    return [(metric, metric.read(stats, progress)) for metric in CATALOGUE]
+    now = Reading(stats, stats.gauges())
+    return [(metric, metric.read(now)) for metric in CATALOGUE]

@@ -1,6 +1,6 @@
 """Spans built after the fact: one per attempt at a page, with its HTTP exchanges and stages as children.
 
-Runs in the span sink's thread, from records that ``span_queue`` hands over. Nothing is started or ended while a page is
+Runs in the span sink's thread, from records that a queue hands over. Nothing is started or ended while a page is
 worked on, so that a page which is not traced costs nothing.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.semconv.attributes import (
     error_attributes,
@@ -16,31 +15,30 @@ from opentelemetry.semconv.attributes import (
     server_attributes,
     url_attributes,
 )
-from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
+from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode
 from opentelemetry.util.types import AttributeValue
 
 from crawljob.summary import RunSummary
+from crawljob_telemetry.finished import UNSET, Origin, context, error, text
 from durable_crawler.outcomes import Exchange, PageRecord, Stage
-from durable_crawler.telemetry.exporters import SCOPE
-from durable_crawler.telemetry.trace import Trace, stages_shown
+from durable_crawler.telemetry.trace import Chosen, Trace, stages_shown
 
-_SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 _PORTS = {"http": 80, "https": 443}
 
 
 class SpanBuilder:
     """Builds the spans of one process run."""
 
-    def __init__(self, trace: Trace, resource: Resource) -> None:
+    def __init__(self, trace: Trace, origin: Origin) -> None:
         self._trace = trace
-        self._resource = resource
+        self._span = origin.span
         self._given_parent = None if trace.parent_id is None else self._context(trace.parent_id, remote=True)
         self._page_parent = self._context(trace.page_parent_id, remote=trace.parent_id is not None)
 
     def run(self, started_ns: int, ended_ns: int, summary: RunSummary | None) -> ReadableSpan:
         """The span of the whole run."""
         attributes: dict[str, AttributeValue] = {}
-        status = Status(StatusCode.UNSET)
+        status = UNSET
         if summary is not None:
             attributes = {
                 "crawler.run.outcome": summary.outcome,
@@ -51,28 +49,28 @@ class SpanBuilder:
             }
             if summary.outcome == "failed":
                 attributes[error_attributes.ERROR_TYPE] = summary.reason
-                status = _error(summary.message)
+                status = error(summary.message)
         return self._span(
             "crawl run",
-            self._trace.run_id,
+            self._context(self._trace.run_id),
             self._given_parent,
             (started_ns, ended_ns),
             attributes=attributes,
             status=status,
         )
 
-    def page(self, record: PageRecord, settled_ns: int) -> list[ReadableSpan]:
+    def page(self, chosen: Chosen) -> list[ReadableSpan]:
         """The page's span and its children; ``settled_ns`` stands in for the times of a page without stages."""
+        record, settled_ns = chosen.record, chosen.settled_ns
         exchanges = () if record.fetched is None else record.fetched.exchanges
         parts: tuple[Exchange | Stage, ...] = (*exchanges, *record.stages)
         times = [moment for part in parts for moment in (part.started_ns, part.ended_ns)]
         span = (min(times, default=settled_ns), max(times, default=settled_ns))
-        page_id = self._trace.span_id(record.url, record.attempt, 0)
-        parent = self._context(page_id)
+        parent = self._context(self._trace.span_id(record.url, record.attempt, 0))
         spans = [
             self._span(
                 "crawl page",
-                page_id,
+                parent,
                 self._page_parent,
                 span,
                 attributes=_page_attributes(record),
@@ -82,30 +80,30 @@ class SpanBuilder:
         for index, exchange in enumerate(exchanges):
             spans.append(self._exchange(record, exchange, index, parent))
         for number, stage in enumerate(stages_shown(record), start=len(spans)):
-            child = self._trace.span_id(record.url, record.attempt, number)
-            spans.append(self._span(stage.name, child, parent, (stage.started_ns, stage.ended_ns)))
+            child = self._context(self._trace.span_id(record.url, record.attempt, number))
+            spans.append(self._span(stage.name, child, parent, (stage.started_ns, stage.ended_ns), attributes={}))
         return spans
 
     def _exchange(self, record: PageRecord, exchange: Exchange, index: int, parent: SpanContext) -> ReadableSpan:
         attributes: dict[str, AttributeValue] = {
             http_attributes.HTTP_REQUEST_METHOD: "GET",
-            url_attributes.URL_FULL: _text(exchange.url),
+            url_attributes.URL_FULL: text(exchange.url),
             **_server(exchange.url),
         }
-        status = Status(StatusCode.UNSET)
+        status = UNSET
         if index:
             attributes[http_attributes.HTTP_REQUEST_RESEND_COUNT] = index
         if exchange.status is not None:
             attributes[http_attributes.HTTP_RESPONSE_STATUS_CODE] = exchange.status
         if exchange.error or exchange.status is None:
             attributes[error_attributes.ERROR_TYPE] = _outcome(record)
-            status = _error(exchange.error)
+            status = error(exchange.error)
         elif exchange.status >= 400:
             attributes[error_attributes.ERROR_TYPE] = str(exchange.status)
             status = Status(StatusCode.ERROR)
         return self._span(
             "GET",
-            self._trace.span_id(record.url, record.attempt, index + 1),
+            self._context(self._trace.span_id(record.url, record.attempt, index + 1)),
             parent,
             (exchange.started_ns, exchange.ended_ns),
             attributes=attributes,
@@ -113,38 +111,13 @@ class SpanBuilder:
             kind=SpanKind.CLIENT,
         )
 
-    def _span(
-        self,
-        name: str,
-        span_id: int,
-        parent: SpanContext | None,
-        times: tuple[int, int],
-        *,
-        attributes: dict[str, AttributeValue] | None = None,
-        status: Status | None = None,
-        kind: SpanKind = SpanKind.INTERNAL,
-    ) -> ReadableSpan:
-        started_ns, ended_ns = times
-        return ReadableSpan(
-            name,
-            self._context(span_id),
-            parent,
-            resource=self._resource,
-            attributes=attributes or {},
-            kind=kind,
-            status=Status(StatusCode.UNSET) if status is None else status,
-            start_time=started_ns,
-            end_time=max(started_ns, ended_ns),  # the wall clock may have been set back in between
-            instrumentation_scope=SCOPE,
-        )
-
     def _context(self, span_id: int, *, remote: bool = False) -> SpanContext:
-        return SpanContext(self._trace.trace_id, span_id, remote, _SAMPLED)
+        return context(self._trace.trace_id, span_id, remote=remote)
 
 
 def _page_attributes(record: PageRecord) -> dict[str, AttributeValue]:
     attributes: dict[str, AttributeValue] = {
-        url_attributes.URL_FULL: _text(record.url),
+        url_attributes.URL_FULL: text(record.url),
         "crawler.depth": record.depth,
         "crawler.attempt": record.attempt,
         "crawler.state": record.settled,
@@ -162,10 +135,10 @@ def _page_attributes(record: PageRecord) -> dict[str, AttributeValue]:
 
 def _page_status(record: PageRecord) -> Status:
     if not _failed(record):
-        return Status(StatusCode.UNSET)
+        return UNSET
     if record.settled == "lost":
         return Status(StatusCode.ERROR, "the lease was lost; nothing of this attempt was kept")
-    return _error(record.fetched.error if record.fetched is not None else "")
+    return error(record.fetched.error if record.fetched is not None else "")
 
 
 def _failed(record: PageRecord) -> bool:
@@ -179,15 +152,6 @@ def _outcome(record: PageRecord) -> str:
     if record.settled in ("quarantined", "lost") or record.fetched is None:
         return record.settled
     return record.fetched.outcome.value
-
-
-def _error(cause: str) -> Status:
-    return Status(StatusCode.ERROR, _text(cause) or None)
-
-
-def _text(text: str) -> str:
-    """UTF-8 has no lone surrogates, and one of them would cost the whole batch."""
-    return text.encode("utf-8", "replace").decode()
 
 
 def _server(url: str) -> dict[str, AttributeValue]:

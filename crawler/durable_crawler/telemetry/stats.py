@@ -7,12 +7,11 @@ copies.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from crawljob.summary import Progress
+from crawljob_telemetry.metrics import Histogram
 from durable_crawler.clock import Clock, SystemClock
 from durable_crawler.outcomes import PageRecord
 from durable_crawler.telemetry.hosts import HostCounts
@@ -22,39 +21,6 @@ FLUSH_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2
 FLUSH_OPERATIONS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0)
 
 RATE_WINDOW_S = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class Buckets:
-    """A histogram at one moment: ``counts`` has one entry per bound and one for what is above the last."""
-
-    bounds: tuple[float, ...]
-    counts: tuple[int, ...]
-    total: float
-
-    @property
-    def count(self) -> int:
-        """Observations in all buckets."""
-        return sum(self.counts)
-
-
-class Histogram:
-    """Counts by upper bound; a value equal to a bound belongs to it."""
-
-    def __init__(self, bounds: tuple[float, ...]) -> None:
-        self._bounds = bounds
-        self._counts = [0] * (len(bounds) + 1)
-        self._total = 0.0
-
-    def observe(self, value: float) -> None:
-        """Add one observation, in the histogram's unit; a negative one (a clock was set back) counts as 0."""
-        value = max(value, 0.0)
-        self._counts[bisect_left(self._bounds, value)] += 1
-        self._total += value
-
-    def read(self) -> Buckets:
-        """A copy."""
-        return Buckets(self._bounds, tuple(self._counts), self._total)
 
 
 class Rate:

@@ -6,28 +6,29 @@ Composed by the command line. ``start`` once the first requests are under way (l
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import logging
 import uuid
 from collections.abc import Mapping
-from functools import partial
 from typing import TYPE_CHECKING
 
 from crawljob.spec import Telemetry as TelemetrySpec
 from crawljob.summary import RunSummary
+from crawljob_telemetry.sink import Signal, Sink, close
+from crawljob_telemetry.span_queue import SpanQueue, SpanSignal
 from durable_crawler.clock import Clock
 from durable_crawler.logs import Limited
 from durable_crawler.outcomes import PageRecord
-from durable_crawler.telemetry.sink import Signal, Sink
-from durable_crawler.telemetry.span_queue import SpanQueue, SpanSignal
+from durable_crawler.telemetry.catalogue import collect
 from durable_crawler.telemetry.stats import Stats
-from durable_crawler.telemetry.trace import Sampler, trace_from
+from durable_crawler.telemetry.trace import Chosen, Sampler, trace_from
 
 if TYPE_CHECKING:  # OpenTelemetry is loaded in the sinks' threads only
     from opentelemetry.sdk.trace import ReadableSpan
 
     from durable_crawler.telemetry.spans import SpanBuilder
+
+SERVICE = "durable-crawler"
+SCOPE = "durable_crawler"
 
 METRICS_INTERVAL_S = 10.0
 SPANS_INTERVAL_S = 1.0
@@ -65,7 +66,7 @@ class Telemetry:
         self._closed = False
         self._metrics_interval = metrics_interval
         self._sampler = Sampler(spec.traces_sample_ratio)
-        self._queue = SpanQueue(stats)
+        self._queue: SpanQueue[Chosen] = SpanQueue(stats.spans)
         disabled = environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
         self._sends = spec.endpoint is not None and not disabled
         self._span_sink = Sink("spans", self._open_spans, self._queue.abandon, SPANS_INTERVAL_S)
@@ -101,35 +102,37 @@ class Telemetry:
         self._ended = (self._clock.wall_ns(), summary)
         if not self._sinks:
             return
-        loop = asyncio.get_running_loop()
-        done = [asyncio.Event() for _ in self._sinks]
-        for sink, event in zip(self._sinks, done, strict=True):
-            sink.close(timeout, partial(_tell, loop, event))
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout):
-                for event in done:
-                    await event.wait()
+        await close(self._sinks, timeout)
         _logger.info("telemetry closed", extra={f"spans_{key}": count for key, count in self._stats.spans.items()})
 
     def _trace_page(self, record: PageRecord) -> None:
-        if self._sampler.chooses(record) and self._queue.put(record, self._clock.wall_ns()):
+        if self._sampler.chooses(record) and self._queue.put(Chosen.of(record, self._clock.wall_ns())):
             self._span_sink.wake()
         self._stats.untraced = self._sampler.untraced
 
     def _open_spans(self) -> Signal:
-        from durable_crawler.telemetry.exporters import resource_from, span_exporter  # noqa: PLC0415
+        from crawljob_telemetry.exporters import resource_from, scope, span_exporter  # noqa: PLC0415
+        from crawljob_telemetry.finished import Origin  # noqa: PLC0415
         from durable_crawler.telemetry.spans import SpanBuilder  # noqa: PLC0415
 
-        builder = SpanBuilder(self._trace, resource_from(self._environ, self._instance_id))
-        return SpanSignal(self._queue, builder, span_exporter(self._spec), self._stats, self._run_span)
+        resource = resource_from(SERVICE, self._environ, self._instance_id)
+        builder = SpanBuilder(self._trace, Origin(resource, scope(SCOPE)))
+        # The run's span comes first: the root is worth more than what time may not suffice for.
+        return SpanSignal(self._queue, builder.page, span_exporter(self._spec), first=lambda: self._run_span(builder))
 
     def _open_metrics(self) -> Signal:
-        from durable_crawler.telemetry.exporters import metric_exporter, resource_from  # noqa: PLC0415
-        from durable_crawler.telemetry.otlp_metrics import MetricSignal  # noqa: PLC0415
+        from crawljob_telemetry.exporters import metric_exporter, resource_from, scope  # noqa: PLC0415
+        from crawljob_telemetry.otlp_metrics import MetricSignal  # noqa: PLC0415
 
-        resource = resource_from(self._environ, self._instance_id)
-        exporter = metric_exporter(self._spec)
-        return MetricSignal(self._stats, exporter, resource, self._started_ns, self._clock.wall_ns)
+        return MetricSignal(
+            lambda: collect(self._stats),
+            self._stats.metric_exports,
+            metric_exporter(self._spec),
+            resource_from(SERVICE, self._environ, self._instance_id),
+            scope(SCOPE),
+            started_ns=self._started_ns,
+            now_ns=self._clock.wall_ns,
+        )
 
     def _run_span(self, builder: SpanBuilder) -> ReadableSpan | None:
         ended, self._ended = self._ended, None
@@ -138,8 +141,3 @@ class Telemetry:
 
 def _nothing_kept() -> None:
     return
-
-
-def _tell(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:
-    with contextlib.suppress(RuntimeError):  # the loop has been closed: nobody waits any more
-        loop.call_soon_threadsafe(event.set)

@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
+from typing import Self
 
 from durable_crawler.outcomes import PageRecord, Stage
 
@@ -55,6 +56,27 @@ def trace_from(environ: Mapping[str, str]) -> Trace:
         if valid:
             return Trace(int(trace_id, 16), run_id, int(parent_id, 16))
     return Trace(secrets.randbits(128) or 1, run_id, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A record that becomes spans, and when it was settled, in nanoseconds since the epoch."""
+
+    record: PageRecord
+    settled_ns: int
+
+    @classmethod
+    def of(cls, record: PageRecord, settled_ns: int) -> Self:
+        """Without the page's body: a queue is not to keep megabytes alive."""
+        if record.fetched is not None and record.fetched.body is not None:
+            record = replace(record, fetched=replace(record.fetched, body=None))
+        return cls(record, settled_ns)
+
+    @property
+    def spans(self) -> int:
+        """How many spans it becomes."""
+        fetched = self.record.fetched
+        return 1 + len(stages_shown(self.record)) + (0 if fetched is None else len(fetched.exchanges))
 
 
 class Sampler:

@@ -17,7 +17,7 @@ def foreign_pod(view: View) -> Plan | None:
 
 
 def foreign_objects(view: View) -> Plan | None:
-    """The volume's or the ConfigMap's name is taken."""
+    """The volume's, the ConfigMap's or the NetworkPolicy's name is taken."""
     uid, volume = view.job.uid, view.seen.volume
     if volume is not None and view.spec.storage.existing_claim is None and not volume.belongs_to(uid):
         message = f"A PersistentVolumeClaim named {volume.name} belongs to somebody else."
@@ -25,6 +25,10 @@ def foreign_objects(view: View) -> Plan | None:
     for config in view.seen.configs:
         if config.name == view.seen.config_name and config.owner_uid != uid:
             return _conflict("ConfigConflict", f"A ConfigMap named {config.name} belongs to somebody else.", view.now)
+    for policy in view.seen.policies:
+        if policy.name == view.seen.policy_name and policy.owner_uid != uid:
+            message = f"A NetworkPolicy named {policy.name} belongs to somebody else."
+            return _conflict("PolicyConflict", message, view.now)
     return None
 
 

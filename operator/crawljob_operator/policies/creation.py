@@ -8,6 +8,7 @@ from crawljob.status import Phase
 from crawljob_operator.actions import Action, CreateConfig, CreatePod, CreateVolume
 from crawljob_operator.conditions import Wanted
 from crawljob_operator.observed import Note
+from crawljob_operator.policies import isolation
 from crawljob_operator.policies.deadlines import kubelets_limit
 from crawljob_operator.policies.view import SOON, Announcement, Plan, View
 from crawljob_operator.policies.waiting import said
@@ -26,6 +27,7 @@ def create(view: View) -> Plan | None:
             announcements = (Announcement(lost, warning=True),)
     if not any(config.name == view.seen.config_name for config in view.seen.configs):
         actions.append(CreateConfig())
+    actions.extend(isolation.before_pod(view))
     attempt = view.ledger.attempt + 1
     actions.append(CreatePod(attempt, kubelets_limit(view)))
     soon = view.now + SOON

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from crawljob_operator import times
+from crawljob_operator.ledger import follows
 from crawljob_operator.observed import Note
 from crawljob_operator.podstate import explain
 from crawljob_operator.policies.view import Plan, View, failed
@@ -16,8 +17,10 @@ UNLIMITED_START_SECONDS = 86_400
 def active(view: View) -> Plan | None:
     """``activeDeadlineSeconds``: the time of all Pods together is used up."""
     limit = view.spec.active_deadline_seconds
+    if limit is None or not follows(view.job, view.pod):
+        return None  # a Pod from before a restart request makes room anyway
     due = active_until(view)
-    if limit is None or (due > view.now if due is not None else view.ledger.active_seconds < limit):
+    if due > view.now if due is not None else view.ledger.active_seconds < limit:
         return None
     pod = None if view.pod is None or view.pod.at_rest else view.pod
     return failed(Note("DeadlineExceeded", f"The crawl has run for activeDeadlineSeconds ({limit} s)."), pod)

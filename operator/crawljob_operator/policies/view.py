@@ -10,8 +10,8 @@ from crawljob.spec import CrawlJobSpec
 from crawljob.status import ConditionType, Phase
 from crawljob_operator.actions import Action, DeletePod
 from crawljob_operator.conditions import Wanted
-from crawljob_operator.identity import request_mark, spec_hash
-from crawljob_operator.ledger import Ledger
+from crawljob_operator.identity import spec_hash
+from crawljob_operator.ledger import Ledger, follows
 from crawljob_operator.observed import Job, Note, Pod, Seen
 
 SOON = timedelta(seconds=30)
@@ -51,7 +51,7 @@ class View:
     @property
     def outdated(self) -> str:
         """Why the Pod that is there, or was last, is not what is wanted now; empty when it is."""
-        if self.pod is not None and self.pod.request_mark != request_mark(self.job.restart_request):
+        if not follows(self.job, self.pod):
             return "RestartRequested"
         last = self.pod.spec_hash if self.pod is not None else self.job.status.spec_hash
         return "SpecChanged" if last not in ("", spec_hash(self.spec)) else ""

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.support.cluster import engine, images, nodeimage
+from tests.support.cluster import engine, images, nodeimage, policies
 from tests.support.cluster.process import Failed, wait_until
 from tests.support.toolchain import binaries, cache
 
@@ -44,7 +44,7 @@ def prepare() -> None:
     engine.prepare()
     nodeimage.image()
     images.base()
-    binaries.ensure("helm", "otelcol")
+    binaries.ensure("helm", "otelcol", policies.PROGRAM)
 
 
 def execute(command: list[str], run_folder: Path, logs: Path) -> int:

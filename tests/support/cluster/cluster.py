@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.cluster import images, nodeimage, storage
+from tests.support.cluster import images, nodeimage, outside, policies, storage
 from tests.support.cluster.process import Failed, on_path, run
 from tests.support.toolchain import binaries, cache
 
@@ -68,6 +68,7 @@ def up(plan: Plan) -> None:
     _load(plan)
     if plan.mode == "box":
         storage.make_pool(plan.host_dir, plan.kubeconfig)
+        policies.enforce(NODE)
     # Ready means usable: a Pod that starts before DNS answers would fail for no reason of its own.
     ready = ("rollout", "status", "deployment/coredns", "-n", "kube-system", "--timeout=90s")
     run("kubectl", "--kubeconfig", plan.kubeconfig, *ready, timeout=100)
@@ -102,7 +103,9 @@ def environment(plan: Plan) -> dict[str, str]:
     if plan.mode != "existing":
         given |= {"KUBECONFIG": str(plan.kubeconfig), "CLUSTER_HOST_DIR": str(plan.host_dir), "CLUSTER_NODE": NODE}
     if plan.mode == "box":
-        given |= {"SITE_ADDRESS": "203.0.113.1", "SITE_PRIVATE_ADDRESS": "192.168.77.1", "SITE_NETNS": "ext"}
+        addresses = {"": outside.PUBLIC, "PRIVATE_": outside.PRIVATE, "GLOBAL_": outside.GLOBAL}
+        given |= {f"SITE_{kind}ADDRESS": address for kind, address in addresses.items()}
+        given |= {"SITE_NETNS": outside.NETNS}
     return {**on_path(plan.run_folder / "bin"), **given}
 
 

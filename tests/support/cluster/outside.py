@@ -1,6 +1,6 @@
-"""The outside world of the box: a network namespace with one public-looking and one private address, for test sites.
+"""The outside world of the box: a network namespace with addresses of three kinds, for test sites.
 
-Documentation addresses exist in here only; nothing of this touches the machine's own network.
+They exist in here only; nothing of this touches the machine's own network.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from tests.support.cluster.process import run, start
 from tests.support.toolchain import binaries
 
 NETNS = "ext"
-PUBLIC = "203.0.113.1"
+PUBLIC = "203.0.113.1"  # it looks public, and is for documentation
 PRIVATE = "192.168.77.1"
+GLOBAL = "192.0.1.1"  # of no special range, and routed nowhere
 
 
 def up(run_folder: Path, logs: Path) -> None:
@@ -30,6 +31,7 @@ def up(run_folder: Path, logs: Path) -> None:
     run(*in_ext, "link", "set", "lo", "up")
     run(*in_ext, "address", "add", f"{PUBLIC}/24", "dev", "world")
     run(*in_ext, "address", "add", f"{PRIVATE}/24", "dev", "world")
+    run(*in_ext, "address", "add", f"{GLOBAL}/32", "dev", "world")
     run(*in_ext, "link", "set", "world", "up")
     run(*in_ext, "route", "add", "default", "via", "203.0.113.254")
     # kube-apiserver refuses to start without a default route.

@@ -1,7 +1,8 @@
 """A web site for crawl tests, served by a real nginx outside of the cluster, and the log of what was asked of it.
 
 In the box nginx runs in the network namespace `ext`, on an address that looks public (or, when asked, on a private
-one). With the machine's own Docker engine it runs in a container on kind's network, on that container's address.
+one, or on one that is global by every table, which documentation ranges are not). With the machine's own Docker engine
+it runs in a container on kind's network, on that container's address.
 """
 
 from __future__ import annotations
@@ -73,12 +74,14 @@ class Site:
     """A folder served over HTTP. `with Site(folder) as site:` or start() and stop(), any number of times.
 
     limit_rate: nginx's own notation per connection, as in "20k". requests_per_second: excess requests are delayed,
-    never refused, so that a crawl can be killed half way. extra: more lines for nginx's `server` block.
+    never refused, so that a crawl can be killed half way. extra: more lines for nginx's `server` block. private and
+    truly_global choose another address, in the box.
     """
 
     root: Path
     port: int = 8080
     private: bool = False
+    truly_global: bool = False
     limit_rate: str = ""
     requests_per_second: int = 0
     extra: str = ""
@@ -147,7 +150,8 @@ class Site:
         return target
 
     def _start_process(self) -> None:
-        self.address = os.environ["SITE_PRIVATE_ADDRESS" if self.private else "SITE_ADDRESS"]
+        kind = "GLOBAL_" if self.truly_global else "PRIVATE_" if self.private else ""
+        self.address = os.environ[f"SITE_{kind}ADDRESS"]
         config = self._write(str(self._folder), str(self.root), f"{self.address}:{self.port}")
         enter = ("ip", "netns", "exec", os.environ["SITE_NETNS"])
         self._process = start(self._folder / "nginx.log", *enter, "nginx", "-p", self._folder, "-c", config)

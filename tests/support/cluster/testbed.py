@@ -31,9 +31,12 @@ __all__ = [
     "namespace",
     "node_exec",
     "pod_finished",
+    "script_pod",
     "volume_path",
     "wait_until",
 ]
+
+IMAGE_PYTHON = "/opt/durable-crawler/bin/python"
 
 
 def mode() -> str:
@@ -87,6 +90,28 @@ def namespace(prefix: str = "test", **labels: str) -> Iterator[str]:
         yield name
     finally:
         kubectl("delete", "namespace", name, "--wait=false", check=False)
+
+
+def script_pod(name: str, script: str, *, claim: str | None = None) -> dict[str, Any]:
+    """A restricted Pod of the project's image that runs a Python script."""
+    container: dict[str, Any] = {
+        "name": "crawler",
+        "image": os.environ["CRAWLER_IMAGE"],
+        "imagePullPolicy": "IfNotPresent",
+        "command": [IMAGE_PYTHON, "-c", script],
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "runAsNonRoot": True,
+            "capabilities": {"drop": ["ALL"]},
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+    }
+    spec: dict[str, Any] = {"restartPolicy": "Never", "automountServiceAccountToken": False, "containers": [container]}
+    if claim:
+        container["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
+        spec["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
 
 
 def pod_finished(pod: str, namespace: str, timeout: float = 90) -> dict[str, Any]:

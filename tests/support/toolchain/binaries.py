@@ -78,6 +78,11 @@ TOOLS: dict[str, GoTool] = {
         "-X sigs.k8s.io/cri-tools/pkg/version.Version={version}",
     ),
     "coredns": GoTool("coredns", "github.com/coredns/coredns", "github.com/coredns/coredns"),
+    "kube-router": GoTool(
+        "kube-router",
+        "github.com/cloudnativelabs/kube-router/v2/cmd/kube-router",
+        "github.com/cloudnativelabs/kube-router/v2",
+    ),
     "otelcol": GoTool("collector", "durable-crawler.io/tests/collector", "go.opentelemetry.io/collector/otelcol"),
     "pause": GoTool("pause", "durable-crawler.io/tests/pause", "durable-crawler.io/tests/pause", own_version="v1.0.0"),
     "helm": GoTool(

@@ -1,19 +1,22 @@
 """One signal's way out of the process: a daemon thread that exports, and that can always be left behind.
 
-``telemetry`` opens one per signal. The thread imports and builds its exporter, waits, exports, and backs off while the
+One is opened per signal. The thread imports and builds its exporter, waits, exports, and backs off while the
 collector is away. The event loop only appends, wakes and, at the end, waits for a bounded time; the times here are the
-machine's, not the injected clock's, because a thread lives in real time.
+machine's, not an injected clock's, because a thread lives in real time.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Protocol
 
-from durable_crawler.logs import NOISY, Limited
+from crawljob_telemetry.limited import NOISY, Limited
 
 EXPORT_TIMEOUT_S = 1.5
 """Limit of one export; less than a close may take."""
@@ -74,7 +77,7 @@ class Sink:
     def _run(self) -> None:
         try:
             self._serve()
-        except Exception:  # a bug or a broken installation costs telemetry, never the crawl
+        except Exception:  # a bug or a broken installation costs telemetry and nothing else
             _logger.exception("telemetry: %s are no longer sent", self._name)
             self._closing.wait()
             self._abandon()
@@ -108,11 +111,30 @@ class Sink:
     def _export(self, signal: Signal) -> bool:
         for taken in signal.batches():
             if not taken:
-                _log.warning(self._name, "telemetry: the collector does not take %s; the crawl goes on", self._name)
+                _log.warning(
+                    self._name, "telemetry: the collector does not take %s; nothing else is affected", self._name
+                )
                 return False
             if time.monotonic() >= self._deadline:
                 break
         return True
+
+
+async def close(sinks: Sequence[Sink], timeout: float) -> None:
+    """Let all of them export once more, for at most ``timeout`` seconds together; what is left then is dropped."""
+    loop = asyncio.get_running_loop()
+    done = [asyncio.Event() for _ in sinks]
+    for sink, event in zip(sinks, done, strict=True):
+        sink.close(timeout, partial(_tell, loop, event))
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(timeout):
+            for event in done:
+                await event.wait()
+
+
+def _tell(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop has been closed: nobody waits any more
+        loop.call_soon_threadsafe(event.set)
 
 
 def _nothing() -> None:

@@ -18,15 +18,18 @@ from opentelemetry.sdk.version import __version__ as sdk_version
 
 from crawljob import __version__
 from crawljob.spec import Telemetry
-from durable_crawler.telemetry.sink import EXPORT_TIMEOUT_S
-
-SCOPE = InstrumentationScope("durable_crawler", __version__)
+from crawljob_telemetry.sink import EXPORT_TIMEOUT_S
 
 
-def resource_from(environ: Mapping[str, str], instance_id: str) -> Resource:
+def scope(package: str) -> InstrumentationScope:
+    """The package that measured."""
+    return InstrumentationScope(package, __version__)
+
+
+def resource_from(service: str, environ: Mapping[str, str], instance_id: str) -> Resource:
     """Who sends: our defaults, over them the environment's attributes, over all ``OTEL_SERVICE_NAME``."""
     attributes = {
-        "service.name": "durable-crawler",
+        "service.name": service,
         "service.version": __version__,
         "service.instance.id": instance_id,
         "telemetry.sdk.language": "python",

@@ -1,4 +1,4 @@
-"""The catalogue as OTLP metrics, cumulative since the start of the process.
+"""A table of metrics as OTLP has them, cumulative since the start of the process.
 
 Runs in the metric sink's thread. The data points are made from the plain numbers directly: instruments would cost the
 hot path 5 to 11 µs a record, and there is no observable histogram.
@@ -7,6 +7,7 @@ hot path 5 to 11 µs a record, and there is no observable histogram.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from opentelemetry.sdk.metrics.export import (
     AggregationTemporality,
@@ -23,10 +24,9 @@ from opentelemetry.sdk.metrics.export import (
 from opentelemetry.sdk.metrics.export import Histogram as HistogramData
 from opentelemetry.sdk.metrics.export import Metric as MetricData
 from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
-from durable_crawler.telemetry.catalogue import Metric, Series, Value, collect
-from durable_crawler.telemetry.exporters import SCOPE
-from durable_crawler.telemetry.stats import Buckets, Stats
+from crawljob_telemetry.metrics import Buckets, Collected, Metric, Series, Value
 
 _CUMULATIVE = AggregationTemporality.CUMULATIVE
 
@@ -35,11 +35,22 @@ class MetricSignal:
     """All metrics as a sink sends them: one export each time, nothing kept; the next one says all there is to say."""
 
     def __init__(
-        self, stats: Stats, exporter: MetricExporter, resource: Resource, started_ns: int, now_ns: Callable[[], int]
+        self,
+        collect: Callable[[], Collected],
+        counts: dict[str, int],
+        exporter: MetricExporter,
+        resource: Resource,
+        scope: InstrumentationScope,
+        *,
+        started_ns: int,
+        now_ns: Callable[[], int],
     ) -> None:
-        self._stats = stats
+        """``counts`` of exports by ``sent`` and ``failed`` is the caller's; nanoseconds since the epoch."""
+        self._read = collect
+        self._counts = counts
         self._exporter = exporter
         self._resource = resource
+        self._scope = scope
         self._now_ns = now_ns
         self._collected_ns = started_ns
         self._started_ns = started_ns
@@ -48,7 +59,7 @@ class MetricSignal:
     def batches(self) -> Iterator[bool]:
         """See ``sink.Signal``."""
         taken = self._exporter.export(self._collect()) is MetricExportResult.SUCCESS
-        self._stats.metric_exports["sent" if taken else "failed"] += 1
+        self._counts["sent" if taken else "failed"] += 1
         yield taken
 
     def abandon(self) -> None:
@@ -60,14 +71,14 @@ class MetricSignal:
 
     def _collect(self) -> MetricsData:
         now_ns = max(self._now_ns(), self._collected_ns)
-        collected = collect(self._stats)
+        collected = self._read()
         self._note_series(collected)
         metrics = [self._metric(metric, series, now_ns) for metric, series in collected if series]
         self._collected_ns = now_ns
-        scope = ScopeMetrics(SCOPE, metrics, "")
+        scope = ScopeMetrics(self._scope, metrics, "")
         return MetricsData([ResourceMetrics(self._resource, [scope], "")])
 
-    def _note_series(self, collected: list[tuple[Metric, Series]]) -> None:
+    def _note_series(self, collected: Collected) -> None:
         """Since when each series counts. A host's that comes back began after the last collection, from zero again."""
         known = self._series_since
         self._series_since = {
@@ -76,7 +87,7 @@ class MetricSignal:
             for key in ((metric.name, values) for values in series)
         }
 
-    def _metric(self, metric: Metric, series: Series, now_ns: int) -> MetricData:
+    def _metric(self, metric: Metric[Any], series: Series, now_ns: int) -> MetricData:
         points = [
             (dict(zip(metric.attributes, values, strict=True)), self._series_since[metric.name, values], value)
             for values, value in series.items()

@@ -1,4 +1,4 @@
-"""The catalogue in the Prometheus text format, for ``/metrics``.
+"""A table of metrics in the Prometheus text format, for ``/metrics``.
 
 Rendered by hand from the plain numbers: a scrape must cost the event loop microseconds.
 """
@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import accumulate
+from typing import Any
 
-from durable_crawler.telemetry.catalogue import Metric, Value, collect
-from durable_crawler.telemetry.stats import Buckets, Stats
+from crawljob_telemetry.metrics import Buckets, Collected, Metric, Value
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-def render(stats: Stats) -> str:
+def render(collected: Collected) -> str:
     """All metrics as text; a series that has no value yet is left out, its name is not."""
     lines: list[str] = []
-    for metric, series in collect(stats):
+    for metric, series in collected:
         name = metric.prometheus_name
         lines.append(f"# HELP {name} {metric.description}")
         lines.append(f"# TYPE {name} {metric.kind}")
@@ -26,7 +26,7 @@ def render(stats: Stats) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _samples(metric: Metric, name: str, values: tuple[str, ...], value: Value) -> Iterator[str]:
+def _samples(metric: Metric[Any], name: str, values: tuple[str, ...], value: Value) -> Iterator[str]:
     labels = [_label(key, text) for key, text in zip(metric.attributes, values, strict=True)]
     suffix = _braces(labels)
     if not isinstance(value, Buckets):
