@@ -7,14 +7,16 @@ each row of steps what must hold once everything has been heard.
 
 from __future__ import annotations
 
+import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from kubernetes.aio import client, config
-from tests.api.conftest import OPERATOR, Crawl
+from tests.api.conftest import OPERATOR, Crawl, Operator, make_namespace
 from tests.support.apiserver import ApiServer, Raw
 from tests.support.builders import crawljobs, summary
 from tests.support.podhistory import PodHistory
@@ -291,28 +293,40 @@ class Walk:
         self._new_job()
 
 
-@pytest.fixture
-async def kube(server: ApiServer) -> AsyncIterator[MortalKube]:
-    """A client with the operator's own rights."""
+async def walk(server: ApiServer, seed: int) -> None:
+    """One walk, in a namespace of its own."""
+    crawl = Crawl(server.admin, make_namespace(server.admin))
+    history = PodHistory(crawl.api, crawl.namespace)
     configuration = client.Configuration()
     await config.load_kube_config(str(server.kubeconfig(OPERATOR)), client_configuration=configuration)  # type: ignore[no-untyped-call]
-    async with MortalKube(configuration) as mortal:
-        yield mortal
-
-
-@pytest.mark.usefixtures("resting")
-@pytest.mark.parametrize("seed", SEEDS)
-async def test_a_random_walk(kube: MortalKube, crawl: Crawl, seed: int) -> None:
-    """One Pod at a time, each end once, the same claim; and, when all is heard, where it should be, and quiet."""
-    history = PodHistory(crawl.api, crawl.namespace)
-    async with ProgressReader(30) as progress:
-        walk = Walk(kube, progress, crawl, seed)
+    async with MortalKube(configuration) as kube, ProgressReader(30) as progress:
+        going = Walk(kube, progress, crawl, seed)
         try:
-            while walk.step < STEPS:
+            while going.step < STEPS:
                 for _ in range(ROW):
-                    await walk.take_step()
-                await walk.settle()
-                walk.start_anew()
+                    await going.take_step()
+                await going.settle()
+                going.start_anew()
+                made = history.made()
         except Exception as error:
-            raise AssertionError(f"seed {seed}, step {walk.step}, after {walk.done[-40:]}: {error!r}") from error
-    assert len(history.made()) > STEPS / 20, "Pods came and went"
+            last = ", ".join(going.done[-40:])
+            raise AssertionError(f"seed {seed}, step {going.step}, after {last}: {error!r}") from error
+        finally:
+            crawl.api.call("DELETE", crawljobs(crawl.namespace))
+    assert len(made) > STEPS / 20, "Pods came and went"
+
+
+@pytest.fixture(scope="module")
+def walks(server: ApiServer, _operator: Operator) -> Iterator[dict[int, Future[None]]]:
+    """All walks at once; the session's operator rests."""
+    if _operator.running():
+        _operator.terminate()
+    with ThreadPoolExecutor(len(SEEDS), "walk") as pool:
+        yield {seed: pool.submit(lambda s=seed: asyncio.run(walk(server, s))) for seed in SEEDS}  # type: ignore[misc]
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_random_walk(walks: dict[int, Future[None]], seed: int) -> None:
+    """One Pod at a time, each end once, the same claim; and, when all is heard, where it should be, and quiet."""
+    walks[seed].result(280)

@@ -17,9 +17,11 @@ class PodHistory:
         self._api = api
         self._path = f"/api/v1/namespaces/{namespace}/pods"
         self._since = api.call("GET", self._path).body["metadata"]["resourceVersion"]
+        self._alive: dict[str, str] = {}
+        self._made: list[str] = []
 
-    def events(self) -> list[tuple[str, Raw]]:
-        """All events up to now, oldest first."""
+    def _news(self) -> list[tuple[str, Raw]]:
+        """All events since the last call, oldest first: the API server keeps them for a minute or longer."""
         marker = self._api.create(self._path, marker_pod("the-end-of-the-history"))
         self._api.delete(f"{self._path}/{marker['metadata']['name']}", grace=0)
         found: list[tuple[str, Raw]] = []
@@ -28,23 +30,22 @@ class PodHistory:
                 event = json.loads(line)
                 assert event["type"] != "ERROR", event
                 if event["object"]["metadata"]["uid"] == marker["metadata"]["uid"]:
+                    self._since = event["object"]["metadata"]["resourceVersion"]
                     return found
                 found.append((event["type"], event["object"]))
         raise AssertionError(f"the watch ended before its end was seen, after {len(found)} events")
 
     def made(self) -> list[str]:
         """The UIDs of all Pods of CrawlJobs, in their order; fails where two of one CrawlJob lived at once."""
-        alive: dict[str, str] = {}
-        uids = []
-        for kind, pod in self.events():
+        for kind, pod in self._news():
             job = pod["metadata"].get("labels", {}).get(names.LABEL_UID)
             uid = pod["metadata"]["uid"]
             if job is None:
                 continue
             if kind == "ADDED":
-                assert job not in alive, f"Pod {uid} was made while {alive[job]} was there"
-                alive[job] = uid
-                uids.append(uid)
+                assert job not in self._alive, f"Pod {uid} was made while {self._alive[job]} was there"
+                self._alive[job] = uid
+                self._made.append(uid)
             elif kind == "DELETED":
-                del alive[job]
-        return uids
+                del self._alive[job]
+        return list(self._made)
