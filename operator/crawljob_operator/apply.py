@@ -151,15 +151,17 @@ async def _create(kube: Kube, resource: Resource, body: Raw) -> Refused | None:
 
 def _refusal(error: ApiError, kind: str) -> Refused | None:
     """What a refusal means; ``None`` for what is only a moment's trouble of the API server."""
-    message = f"{kind}: {error.message}"
-    if error.status == 403 and error.reason == "NamespaceTerminating":
-        return Refused(Note("NamespaceTerminating", message), stalled=False)
-    if error.status == 403 and "exceeded quota" in error.message:
-        return Refused(Note("QuotaExceeded", message), stalled=False)
-    if error.status == 403 and "cannot create resource" not in error.message:
-        return Refused(Note("PodAdmissionRejected" if kind == "Pod" else "AdmissionRejected", message), stalled=True)
-    if error.status in (400, 422):
-        return Refused(Note("PodAdmissionRejected" if kind == "Pod" else "AdmissionRejected", message), stalled=True)
-    if error.status >= 500 and "webhook" in error.message:
-        return Refused(Note("WebhookUnavailable", message), stalled=False)
-    return None
+    match error.status:
+        case 403 if error.reason == "NamespaceTerminating":
+            reason, stalled = error.reason, False
+        case 403 if "exceeded quota" in error.message:
+            reason, stalled = "QuotaExceeded", False
+        case 403 if "cannot create resource" in error.message:  # a right that the operator's account has not got
+            reason, stalled = "Forbidden", True
+        case 400 | 403 | 422:
+            reason, stalled = "PodAdmissionRejected" if kind == "Pod" else "AdmissionRejected", True
+        case status if status >= 500 and "webhook" in error.message:
+            reason, stalled = "WebhookUnavailable", False
+        case _:
+            return None
+    return Refused(Note(reason, f"{kind}: {error.message}"), stalled)

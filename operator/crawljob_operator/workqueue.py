@@ -18,6 +18,9 @@ log = logging.getLogger(__name__)
 
 ERROR_FIRST_SECONDS = 1.0
 ERROR_MAX_SECONDS = 300.0
+WOKEN_SECONDS = 15.0
+"""A key that fails is tried no later than this when it is woken, and no sooner than its wait says: an event may be the
+echo of our own write."""
 
 
 class Key(NamedTuple):
@@ -58,6 +61,8 @@ class WorkQueue:
         """Have the key worked on soon."""
         if key in self._active:
             self._again.add(key)
+        elif key in self._failures and key in self._timers:
+            self._hurry(key)
         elif key not in self._waiting:
             self._waiting[key] = time.monotonic()
             self._ready.put_nowait(key)
@@ -84,11 +89,11 @@ class WorkQueue:
                 delay = await self._handle(key)
             finally:
                 self._active.discard(key)
+            if delay is not None:
+                self._timers[key] = asyncio.get_running_loop().call_later(delay, self._due, key)
             if key in self._again:
                 self._again.discard(key)
                 self.wake(key)
-            if delay is not None and key not in self._timers:
-                self._timers[key] = asyncio.get_running_loop().call_later(delay, self._due, key)
 
     async def _handle(self, key: Key) -> float | None:
         started = time.monotonic()
@@ -110,6 +115,12 @@ class WorkQueue:
         self._observer.reconciled("success", time.monotonic() - started)
         log.debug("reconciled", extra={"crawljob": "/".join(key), "seconds": round(time.monotonic() - started, 3)})
         return delay
+
+    def _hurry(self, key: Key) -> None:
+        loop, timer = asyncio.get_running_loop(), self._timers[key]
+        if timer.when() - loop.time() > WOKEN_SECONDS:
+            timer.cancel()
+            self._timers[key] = loop.call_later(WOKEN_SECONDS, self._due, key)
 
     def _due(self, key: Key) -> None:
         self._timers.pop(key, None)

@@ -26,7 +26,7 @@ from crawljob_operator.handlers import owner_key
 from crawljob_operator.kube import NETWORK_ERRORS, ApiError, _error
 from crawljob_operator.patching import merge_patch, status_patch
 from crawljob_operator.progress import ProgressReader
-from crawljob_operator.workqueue import Key, WorkQueue
+from crawljob_operator.workqueue import WOKEN_SECONDS, Key, WorkQueue
 
 policies = st.builds(
     lambda low, more, factor: Backoff(initial_seconds=low, max_seconds=min(low + more, 86_400), multiplier=factor),
@@ -341,6 +341,29 @@ async def test_a_defect_has_its_traceback_once_and_an_ordinary_error_none(
     await asyncio.wait_for(healed.wait(), 5)
     task.cancel()
     assert [bool(record.exc_info) for record in caplog.records] == [traceback, False]
+
+
+async def test_the_echo_of_its_own_write_does_not_hurry_a_key_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An event while it works, and others while it waits: it is tried when its wait is over, or after 15 s."""
+    monkeypatch.setattr("crawljob_operator.workqueue.ERROR_FIRST_SECONDS", 100.0)
+    calls = []
+
+    async def handler(key: Key) -> None:
+        calls.append(key)
+        queue.wake(key)
+        raise RuntimeError("a bug")
+
+    queue = WorkQueue(handler, workers=1)
+    task = asyncio.create_task(queue.run())
+    key = Key("n", "bad")
+    queue.wake(key)
+    for _ in range(100):
+        await asyncio.sleep(0)
+        queue.wake(key)
+    assert len(calls) == 1
+    left = queue._timers[key].when() - asyncio.get_running_loop().time()
+    assert 0 < left <= WOKEN_SECONDS
+    task.cancel()
 
 
 async def test_progress_is_read_at_most_once_per_interval() -> None:
