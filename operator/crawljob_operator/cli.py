@@ -20,7 +20,7 @@ from crawljob.spec import Telemetry as TelemetrySpec
 from crawljob_operator import logs, names, netsettings
 from crawljob_operator.handlers import Watches
 from crawljob_operator.health import HealthServer
-from crawljob_operator.kube import Kube
+from crawljob_operator.kube import NETWORK_ERRORS, ApiError, Kube
 from crawljob_operator.netsettings import NetworkSettings
 from crawljob_operator.progress import ProgressReader
 from crawljob_operator.reconcile import Reconciler
@@ -60,7 +60,8 @@ async def operate(options: Options) -> int:
         ProgressReader(options.progress_interval) as progress,
     ):
         reconciler = Reconciler(kube, progress, options.crawler_image, options.network, observer=telemetry)
-        queue = WorkQueue(Reporting(kube, reconciler.reconcile), observer=telemetry)
+        handler = Reporting(kube, reconciler.reconcile)
+        queue = WorkQueue(handler, observer=telemetry, ordinary=(ApiError, *NETWORK_ERRORS))
         telemetry.stats.queue_depth = queue.depth
         resync = Resync(kube, options.namespaces, options.resync, queue.wake, telemetry)
         if not await _unless(stop, resync.first()):
@@ -204,7 +205,7 @@ def _network(_: click.Context, __: click.Parameter, value: str | None) -> Networ
     envvar=names.ENV_NETWORK_POLICY,
     callback=_network,
     metavar="JSON",
-    help="The chart's networkPolicy values: whether crawls get a NetworkPolicy, and where DNS and the collector are.",
+    help="The chart's networkPolicy values: whether crawls get one, where DNS and the collector are, and limits.",
 )
 @click.option(
     names.FLAG_OTLP_ENDPOINT,

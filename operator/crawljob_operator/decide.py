@@ -83,7 +83,7 @@ def decide(job: Job, seen: Seen, now: datetime) -> Decision:
         ledger = replace(ledger, active_seconds=0)  # what is asked for anew has all its time
     view = View(job, seen, pod, ledger, now)
     plan = next(plan for policy in POLICIES if (plan := policy(view)) is not None)
-    return _decision(view, plan)
+    return _decision(view, isolation.told(view, plan))
 
 
 def _decision(view: View, plan: Plan) -> Decision:
@@ -104,6 +104,7 @@ def _decision(view: View, plan: Plan) -> Decision:
             "attempt": ledger.attempt,
             "restarts": ledger.restarts,
             "consecutive_failures": ledger.consecutive_failures,
+            "unhealthy_ends": ledger.unhealthy_ends,
             "current_pod": ledger.current_pod,
             "last_termination": ledger.last,
             "history": ledger.history,
@@ -126,10 +127,11 @@ def _decision(view: View, plan: Plan) -> Decision:
         actions=(
             *plan.actions,
             *_unused_configs(job.uid, seen, view.pod),
+            *creation.restored(view),
             *isolation.restored(view),
             *volume.upkeep(job, seen, now),
         ),
-        announcements=(*_announced(view, plan), *plan.announcements),
+        announcements=(*_announced(view, plan), *plan.announcements, *creation.lost(view)),
         recheck_at=recheck,
     )
 

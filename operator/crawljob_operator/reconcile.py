@@ -87,7 +87,7 @@ class Reconciler:
         if raw is None:
             self._forget(self._uids.pop(key, ""))
             return None
-        job = read_job(raw)
+        job = read_job(raw, self._network)
         if self._uids.get(key, job.uid) != job.uid:
             self._forget(self._uids[key])
         self._uids[key] = job.uid
@@ -103,7 +103,7 @@ class Reconciler:
             self._observer.written(job, decision.status)
             await self._announce(job, decision, now)
         applied = await apply(self._kube, job, decision.actions, self._image, self._network)
-        if seen.pod is not None and seen.pod.owner_uid == job.uid and not seen.pod.ended:
+        if seen.pod is not None and seen.pod.owner_uid == job.uid and seen.pod.running_since is not None:
             self._tidied[job.uid] = (seen.pod.uid, seen.config_name)
         _remember(self._refusals, job, applied.refused, accepted=applied.changed, now=now)
         _remember(self._resize_refusals, job, applied.resize_refused, accepted=False, now=now)
@@ -135,9 +135,10 @@ class Reconciler:
         )
 
     async def _configs(self, job: Job, pod: Pod | None, wanted: str) -> tuple[Config, ...]:
-        """Without a Pod the one that it would use, whoever owns it; with a new Pod all of the job, to remove others.
+        """Without a Pod the one that it would use, whoever owns it; until a Pod runs all of the job, to see what it
+        needs and to remove the others.
 
-        A listing costs the API server as much as the namespace has ConfigMaps, so it is made once for each Pod.
+        A listing costs the API server as much as the namespace has ConfigMaps: not for what has long been running.
         """
         if pod is None:
             raw = await self._kube.get(CONFIGS, job.namespace, wanted) if wanted else None
@@ -225,13 +226,14 @@ def _remember(
     )
 
 
-def read_job(raw: dict[str, Any]) -> Job:
-    """A CrawlJob as the API server returns it; a spec that cannot be used becomes its problems."""
+def read_job(raw: dict[str, Any], settings: NetworkSettings | None = None) -> Job:
+    """A CrawlJob as the API server returns it; a spec that cannot be used, or may not be, becomes its problems."""
     metadata = raw["metadata"]
     spec: CrawlJobSpec | None = None
     problems: tuple[Problem, ...] = ()
     try:
         spec = manifest.parse(raw.get("spec"))
+        problems = network.beyond_limits(spec, settings or NetworkSettings())
     except InvalidInputError as error:
         problems = error.problems
     return Job(
@@ -240,7 +242,7 @@ def read_job(raw: dict[str, Any]) -> Job:
         uid=metadata["uid"],
         generation=metadata.get("generation") or 0,
         status=CrawlJobStatus.model_validate(raw.get("status") or {}),
-        spec=spec,
+        spec=None if problems else spec,
         problems=problems,
         deleting=bool(metadata.get("deletionTimestamp")),
     )

@@ -93,6 +93,18 @@ def test_a_wrong_configuration_fails_at_once(operator: Operator, crawl: Crawl) -
     assert (failed["reason"], failed["message"]) == ("InvalidConfiguration", "spec.fetch: no such thing")
 
 
+def test_a_typo_in_what_is_passed_on_is_named(operator: Operator, crawl: Crawl) -> None:
+    """The API server would drop the field, and the Pod would run anywhere."""
+    terms = [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "labelSelektor": {}}]
+    crawl.apply(podTemplate={"affinity": {"nodeAffinty": {}}, "topologySpreadConstraints": terms})
+    crawl.wait_phase("Stalled")
+    stalled = crawl.condition("Stalled")
+    assert stalled["reason"] == "PodAdmissionRejected"
+    assert 'unknown field "spec.affinity.nodeAffinty"' in stalled["message"]
+    assert 'unknown field "spec.topologySpreadConstraints[0].labelSelektor"' in stalled["message"]
+    assert crawl.kubelet.pods() == []
+
+
 def test_scenario_20_an_evicted_pod_that_exits_with_0_is_replaced(operator: Operator, crawl: Crawl) -> None:
     """Exit 0 of a Pod that was taken down is no end of a crawl, and not its fault."""
     crawl.apply()
@@ -103,6 +115,22 @@ def test_scenario_20_an_evicted_pod_that_exits_with_0_is_replaced(operator: Oper
     status = crawl.status()
     assert (status["restarts"], status["consecutiveFailures"]) == (1, 0)
     assert status["lastTermination"]["reason"] == "EvictionByEvictionAPI"
+
+
+def test_a_node_that_does_not_answer_is_said(operator: Operator, crawl: Crawl) -> None:
+    """As the node controller writes it; until the Pod is gone there is no other."""
+    crawl.apply()
+    pod = crawl.kubelet.new_pod()
+    crawl.kubelet.bind(pod)
+    crawl.kubelet.run(pod)
+    crawl.wait_phase("Running")
+    silent = [{"type": "ContainersReady", "status": "True"}, {"type": "Ready", "status": "False"}]
+    path = f"/api/v1/namespaces/{crawl.namespace}/pods/{pod['metadata']['name']}"
+    crawl.api.patch(f"{path}/status", {"status": {"conditions": silent}})
+    assert "node-1" in crawl.wait_condition("Ready", "False", "NodeLost")["message"]
+    crawl.api.delete(path)
+    crawl.wait_condition("Restarting", "True", "NodeLost")
+    assert [p["metadata"]["uid"] for p in crawl.kubelet.pods()] == [pod["metadata"]["uid"]]
 
 
 def test_scenario_16_a_pod_that_somebody_deleted_comes_back(operator: Operator, crawl: Crawl) -> None:

@@ -92,7 +92,7 @@ def around(owner: Job, pod: Pod | None = None, **fields: Any) -> Seen:
     assert owner.spec is not None
     config = render.config_name(owner, owner.spec)
     own = {
-        "volume": Volume(render.volume_name(owner), "volume-1", owner.uid, "Bound"),
+        "volume": Volume(render.claim_name(owner, owner.spec), "volume-1", owner.uid, "Bound"),
         "configs": (Config(config, "config-1", owner.uid),),
         "config_name": config,
     }

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from tests.support.builders import NOW, around, ended, job, pod, running, summary
+from tests.support.builders import NOW, UID, around, ended, job, pod, running, summary
 from tests.support.podsecurity import violations
 
 from crawljob import manifest
@@ -16,8 +16,11 @@ from crawljob.problems import InvalidInputError
 from crawljob.status import CrawlJobStatus
 from crawljob_operator import names, render
 from crawljob_operator.actions import ChangeVolume, CreateConfig, CreatePod, CreateVolume, DeleteJob, DeletePod
+from crawljob_operator.apply import apply
 from crawljob_operator.conditions import find
 from crawljob_operator.decide import Decision, decide
+from crawljob_operator.kube import ApiError, ConflictError, Kube, NotFoundError
+from crawljob_operator.netsettings import NetworkSettings
 from crawljob_operator.observed import Job, Note, Pod, Refusal, Seen, Volume
 
 GIBIBYTE = Decimal(1024**3)
@@ -57,7 +60,7 @@ def claim(owner: Job, **fields: Any) -> Volume:
     """The bound claim of a CrawlJob, of one gibibyte."""
     own: dict[str, Any] = {"owner_uid": owner.uid, "label_uid": owner.uid, "phase": "Bound"}
     size = {"requested": GIBIBYTE, "capacity": GIBIBYTE}
-    return Volume(render.volume_name(owner), "volume-1", **{**own, **size, **fields})
+    return Volume(render.claim_name(owner, owner.spec), "volume-1", **{**own, **size, **fields})
 
 
 # activeDeadlineSeconds
@@ -125,6 +128,36 @@ def test_a_crawl_that_finished_in_its_last_second_is_complete() -> None:
     owner = with_running(activeDeadlineSeconds=40)
     decision = decide(owner, around(owner, ended(owner, 0, ran=41, message=summary())), NOW)
     assert condition(decision, "Complete") == ("True", "CrawlFinished")
+
+
+def test_a_pod_that_vanished_has_run_until_then() -> None:
+    """Its start was written down: its time counts, its health too, and its span has a length."""
+    owner = with_running(activeDeadlineSeconds=10_000)
+    assert owner.status.current_pod is not None
+    assert owner.status.current_pod.started_at is not None
+    gone = decide(owner, around(owner), NOW + timedelta(seconds=9000))
+    assert gone.status.active_seconds == 9030
+    assert gone.status.last_termination is not None
+    assert gone.status.last_termination.started_at == owner.status.current_pod.started_at
+
+
+def test_the_last_pod_of_a_job_that_ran_out_of_time_is_entered() -> None:
+    """With why it was stopped; a restart that is requested later finds no end that nobody had seen."""
+    owner = job(activeDeadlineSeconds=20)
+    overdue = running(owner)
+    owner = after(owner, decide(owner, around(owner, overdue), NOW))
+    assert (owner.status.phase, owner.status.history) == ("Failed", ())
+    dead = replace(ended(owner, 143, ran=40), deleting=True)
+    owner = after(owner, decide(owner, around(owner, dead), NOW + timedelta(seconds=9)))
+    (end,) = owner.status.history
+    assert (end.reason, end.counted, owner.status.active_seconds) == ("DeadlineExceeded", False, 40)
+    assert (owner.status.phase, owner.status.restarts) == ("Failed", 0)
+    week = NOW + timedelta(days=7)
+    assert decide(owner, around(owner), week).status == owner.status, "quiet"
+    asked = after(owner, decide(owner, around(owner), week), activeDeadlineSeconds=20, restartRequestedAt="x")
+    decision = decide(asked, around(asked), week)
+    assert (decision.actions, decision.status.history) == ((CreatePod(2, 920),), (end,))
+    assert [said.note.reason for said in decision.announcements] == []
 
 
 # startDeadlineSeconds
@@ -312,6 +345,51 @@ def test_scenario_37_an_edit_ends_the_backoff() -> None:
     assert decide(after(mended, decision), around(mended), NOW).actions == (CreatePod(2),)
 
 
+# The wait before a restart
+
+
+def test_what_went_well_does_not_make_the_next_wait_longer() -> None:
+    """Six crawls that finished at once, each asked for, and then one failure."""
+    owner = job()
+    for number in range(1, 7):
+        spec = {"restartRequestedAt": f"run {number}"}
+        owner = after(owner, decide(owner, around(owner), NOW), **spec)
+        done = ended(owner, 0, f"pod-{number}", ran=5, message=summary())
+        owner = after(owner, decide(owner, around(owner, done), NOW))
+        assert owner.status.phase == "Complete"
+    owner = after(owner, decide(owner, around(owner), NOW), restartRequestedAt="last")
+    failed = decide(owner, around(owner, ended(owner, 1, "pod-7", ran=5)), NOW)
+    assert failed.recheck_at is not None
+    assert failed.recheck_at - NOW <= timedelta(seconds=12)
+
+
+def test_a_requested_restart_begins_the_waits_anew() -> None:
+    """A job that failed at its limit had long waits; the next run has done nothing yet."""
+    owner = with_running(restartPolicy={"backoffLimit": 5})
+    for number in range(1, 7):
+        owner = after(owner, decide(owner, around(owner, ended(owner, 1, f"pod-{number}", ran=5)), NOW))
+    assert (owner.status.phase, owner.status.unhealthy_ends) == ("Failed", 6)
+    spec: dict[str, Any] = {"restartPolicy": {"backoffLimit": 5}, "restartRequestedAt": "x"}
+    owner = after(owner, decide(owner, around(owner), NOW), **spec)
+    owner = after(owner, decide(owner, around(owner), NOW), **spec)
+    failed = decide(owner, around(owner, ended(owner, 1, "pod-9", ran=5)), NOW)
+    assert failed.status.phase == "Restarting"
+    assert failed.recheck_at is not None
+    assert failed.recheck_at - NOW <= timedelta(seconds=12)
+
+
+def test_a_clock_that_was_ahead_costs_one_wait_at_most() -> None:
+    """Written a day ahead, read under the right time; and not moved on by every look."""
+    owner = with_running()
+    dead = ended(owner, 1)
+    owner = after(owner, decide(owner, around(owner, dead), NOW + timedelta(days=1)))
+    decision = decide(owner, around(owner, dead), NOW)
+    assert decision.recheck_at is not None
+    assert decision.recheck_at - NOW <= timedelta(seconds=331)
+    again = decide(after(owner, decision), around(owner, dead), NOW + timedelta(seconds=60))
+    assert again.recheck_at == decision.recheck_at
+
+
 # podFailurePolicy
 
 
@@ -381,7 +459,7 @@ def test_scenario_51_a_larger_size_is_asked_for_without_a_restart() -> None:
     """The claim is patched; until the driver has done it, StorageReady says so in its words."""
     owner = with_running(storage={"size": "3Gi"})
     grow = decide(owner, around(owner, running(owner), volume=claim(owner)), NOW)
-    assert grow.actions == (ChangeVolume(render.volume_name(owner), "volume-1", "3Gi"),)
+    assert grow.actions == (ChangeVolume(render.claim_name(owner, owner.spec), "volume-1", "3Gi"),)
     assert condition(grow, "StorageReady") == ("False", "ResizePending")
     assert condition(grow, "Ready") == ("True", "Running")
     asked = claim(owner, requested=3 * GIBIBYTE, resizing="Waiting for user to (re-)start a pod")
@@ -442,7 +520,7 @@ def test_a_retained_volume_has_no_owner_and_is_still_ours() -> None:
     assert let_go.actions == (ChangeVolume(kept.name, kept.uid, None, owned=False),)
     finished = complete()
     take = decide(finished, around(finished, volume=claim(finished, owner_uid="")), NOW)
-    assert take.actions == (ChangeVolume(render.volume_name(finished), kept.uid, None, owned=True),)
+    assert take.actions == (ChangeVolume(render.claim_name(finished, finished.spec), kept.uid, None, owned=True),)
     foreign = decide(owner, around(owner, volume=claim(owner, owner_uid="", label_uid="other")), NOW)
     assert condition(foreign, "Stalled") == ("True", "PVCConflict")
 
@@ -452,6 +530,22 @@ def test_an_existing_claim_excludes_what_describes_a_new_one(other: dict[str, An
     """Whatever would be ignored is refused."""
     with pytest.raises(InvalidInputError, match=r"storage: existingClaim excludes size"):
         manifest.parse({"seeds": ["https://a.example/"], "storage": {"existingClaim": "kept", **other}})
+
+
+@pytest.mark.parametrize("ran_before", [False, True])
+def test_scenario_48_what_is_taken_away_under_a_waiting_pod_is_made_again(ran_before: bool) -> None:
+    """Nothing protects the claim of a Pod that has no node; without it the Pod would wait for ever."""
+    owner = job()
+    if ran_before:
+        owner = after(owner, decide(owner, around(owner, ended(owner, 1)), NOW))
+    waiting = pod(owner, "pod-2", unscheduled=Note("Unschedulable", "no node"))
+    config = render.config_name(owner, owner.spec) if owner.spec else ""
+    decision = decide(owner, Seen(pod=waiting, config_name=config), NOW)
+    assert decision.actions == (CreateVolume(), CreateConfig())
+    said = [announcement.note.reason for announcement in decision.announcements]
+    assert ("FrontierLost" in said) is ran_before
+    started = running(owner, "pod-2")
+    assert decide(owner, Seen(pod=started, config_name=config), NOW).actions == ()
 
 
 # Events
@@ -498,11 +592,52 @@ def test_a_refusal_is_an_event_once() -> None:
 # podTemplate
 
 
+class Volumes(Kube):
+    """An API server that refuses what it is told to, and notes what it took."""
+
+    def __init__(self, refused: str, error: ApiError) -> None:
+        self._refused, self._error = refused, error
+        self.took: list[str] = []
+
+    async def patch(self, resource: Any, namespace: str, name: str, patch: dict[str, Any], *, part: str = "") -> Any:
+        assert patch["metadata"]["uid"] == "volume-1"
+        (what,) = {*patch, *patch["metadata"]} - {"metadata", "uid"}
+        if what == self._refused:
+            raise self._error
+        self.took.append(what)
+
+    async def delete(self, resource: Any, namespace: str, name: str, uid: str) -> None:
+        self.took.append(f"delete {resource.plural}")
+
+
+@pytest.mark.parametrize(
+    ("refused", "error", "took"),
+    [
+        ("", ApiError(500, "", ""), ["ownerReferences", "spec", "delete crawljobs"]),
+        ("spec", ApiError(403, "Forbidden", "no expansion"), ["ownerReferences"]),
+        ("spec", ConflictError(409, "Conflict", "another UID"), ["ownerReferences"]),
+        ("ownerReferences", ConflictError(409, "Conflict", "another UID"), []),
+        ("ownerReferences", NotFoundError(404, "NotFound", "gone"), []),
+    ],
+    ids=["all is well", "no growth", "conflict at the size", "conflict at the owner", "gone"],
+)
+async def test_a_volume_that_is_to_stay_is_let_go_before_its_job_is_deleted(
+    refused: str, error: ApiError, took: list[str]
+) -> None:
+    """Whatever becomes of its size; and while it is open whose it is, the job stays and is looked at again at once."""
+    kube = Volumes(refused, error)
+    actions = (ChangeVolume("docs", "volume-1", "3Gi", owned=False), DeleteJob(UID))
+    applied = await apply(kube, job(), actions, "image", NetworkSettings())
+    assert kube.took == took
+    assert applied.changed == (took[-1:] != ["delete crawljobs"])
+    assert (applied.resize_refused is not None) == (error.status == 403)
+
+
 def test_the_pods_template_is_followed_and_stays_restricted() -> None:
     """Everything that may be said, at once."""
     template: dict[str, Any] = {
         "labels": {"team": "docs"},
-        "annotations": {"sidecar.example/inject": "false"},
+        "annotations": {"sidecar.istio.io/inject": "false", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"},
         "resources": {"limits": {"memory": "1Gi"}},
         "nodeSelector": {"disk": "ssd"},
         "tolerations": [{"key": "crawl", "operator": "Exists", "effect": "NoSchedule"}],
@@ -529,7 +664,7 @@ def test_the_pods_template_is_followed_and_stays_restricted() -> None:
     assert spec["terminationGracePeriodSeconds"] == 60
     assert [variable for variable in container["env"] if variable in template["env"]] == template["env"]
     assert container["imagePullPolicy"] == "Always"
-    assert violations(spec) == []
+    assert violations(body) == []
 
 
 @pytest.mark.parametrize(
@@ -541,6 +676,17 @@ def test_the_pods_template_is_followed_and_stays_restricted() -> None:
         ({"labels": {names.LABEL_UID: "mine"}}, "podTemplate.labels"),
         ({"labels": {names.LABEL_MANAGED_BY: "me"}}, "podTemplate.labels"),
         ({"labels": {"bad key": "x"}}, "podTemplate.labels"),
+        *(
+            ({"annotations": {key: value}}, "podTemplate.annotations")
+            for key, value in (
+                ("container.apparmor.security.beta.kubernetes.io/crawler", "unconfined"),
+                ("seccomp.security.alpha.kubernetes.io/pod", "unconfined"),
+                ("k8s.v1.cni.cncf.io/networks", "storage"),
+                ("k8s.ovn.org/pod-networks", "{}"),
+                ("io.kubernetes.cri-o.Devices", "/dev/fuse"),
+                ("sidecar.istio.io/userVolume", "[]"),
+            )
+        ),
         ({"env": [{"name": "TRACEPARENT", "value": "x"}]}, "podTemplate.env[0].name"),
         ({"env": [{"name": "A", "value": "x", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]}, "env[0]"),
         ({"env": [{"name": "A"}, {"name": "A"}]}, "podTemplate.env"),
