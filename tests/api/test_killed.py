@@ -293,7 +293,7 @@ def suspension(life: Life) -> End:
 
 def recreation(life: Life) -> End:
     """39: deleted and made again under the same name: nothing of the old one is adopted."""
-    life.crawl.apply()
+    life.crawl.apply(restartPolicy={"backoff": {"initialSeconds": 3600, "maxSeconds": 3600}})
     pod = life.running()
     life.crawl.kubelet.exit(pod, 1)
     wait_until(lambda: life.crawl.status().get("restarts") == 1, "the end in the status")

@@ -149,7 +149,13 @@ def test_scenario_50_why_a_claim_is_pending(
     }
     event["involvedObject"] |= {"name": claim["metadata"]["name"], "namespace": crawl.namespace}
     crawl.api.create(f"/api/v1/namespaces/{crawl.namespace}/events", event)
-    assert crawl.wait_condition("StorageReady", *expected)["message"] == "in the controller's words"
+
+    def told() -> bool:
+        return crawl.condition("StorageReady").get("message") == "in the controller's words"
+
+    wait_until(told, "the Event's words in StorageReady")
+    condition = crawl.condition("StorageReady")
+    assert (condition["status"], condition["reason"]) == expected
 
 
 def test_scenario_51_a_volume_grows(api: Api, hasty: HastyOperator, crawl: Crawl) -> None:

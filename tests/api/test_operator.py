@@ -314,7 +314,8 @@ def _used(server: ApiServer, crawl: Crawl) -> set[tuple[str, str, str]]:
         reference = record.get("objectRef")
         if reference is None:
             continue  # discovery, which every account may read
-        if record["responseStatus"]["code"] == 403:
+        # Admission may refuse what the rights allow; it answers 403 as well.
+        if record["annotations"]["authorization.k8s.io/decision"] != "allow":
             assert reference.get("namespace") != crawl.namespace, record
             continue
         sub = f"/{reference['subresource']}" if "subresource" in reference else ""

@@ -8,6 +8,7 @@ server that has imported everything makes a start cheap enough to kill the opera
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import multiprocessing
 import os
@@ -66,7 +67,10 @@ class Child:
     def send_signal(self, sig: signal.Signals) -> None:
         """Send a signal, if it still lives."""
         if self.poll() is None:
-            os.kill(self.pid, sig)
+            with contextlib.suppress(
+                ProcessLookupError
+            ):  # its end is not told yet: the fork server has to reap it first
+                os.kill(self.pid, sig)
 
     def kill(self) -> None:
         """SIGKILL."""
