@@ -141,7 +141,8 @@ def _refusal(error: ApiError, kind: str) -> Refused | None:
     message = f"{kind}: {error.message}"
     if error.status == 403 and error.reason == "NamespaceTerminating":
         return Refused(Note("NamespaceTerminating", message), stalled=False)
-    if error.status == 403 and "exceeded quota" in error.message:
+    # The second is a quota that its controller has not counted yet.
+    if error.status == 403 and any(words in error.message for words in ("exceeded quota", "status unknown for quota")):
         return Refused(Note("QuotaExceeded", message), stalled=False)
     if error.status == 403 and "cannot create resource" not in error.message:
         return Refused(Note("PodAdmissionRejected" if kind == "Pod" else "AdmissionRejected", message), stalled=True)
