@@ -203,7 +203,7 @@ def test_a_drained_node_costs_a_restart_that_is_not_counted(place: Place) -> Non
     try:
         testbed.kubectl("drain", node, ours, "--delete-emptydir-data", "--timeout=60s", timeout=70)
         job.until(lambda: job.condition("Ready")["reason"] == "Unschedulable", 60, "the scheduler's verdict")
-        assert "unschedulable" in job.condition("Ready")["message"]
+        assert "unschedulable" in job.condition("Ready")["message"], "in the scheduler's own words"
     finally:
         testbed.kubectl("uncordon", node)
     complete(job, place.pages)
@@ -247,17 +247,17 @@ def test_with_the_operator_away_nothing_hangs_and_nothing_runs_for_ever(place: P
         lost = place.apply("lost", namespace=doomed, **SLOWLY)
         lost.until(lambda: lost.status.get("phase") == "Running", 60, "a crawl that runs")
         # The kubelet's own limit allows for the start, too.
-        overdue = place.apply("overdue", activeDeadlineSeconds=8, startDeadlineSeconds=12, politeness={"delay": "1h"})
-        overdue.until(lambda: overdue.pod, 30, "a Pod")
+        overdue = place.apply("overdue", activeDeadlineSeconds=4, startDeadlineSeconds=10, politeness={"delay": "1h"})
+        overdue.until(lambda: overdue.owned("pod"), 30, "a Pod")
+        (pod,) = overdue.owned("pod")
         product.stop_operator()
         try:
             testbed.delete("namespace", doomed)
             assert testbed.get_json("namespace", doomed) is None
-            overdue.until(
-                lambda: overdue.pod.get("status", {}).get("reason") == "DeadlineExceeded", 60, "the kubelet's limit"
-            )
+            stopped = ("--for=jsonpath={.status.reason}=DeadlineExceeded", f"pod/{pod}", "--timeout=60s")
+            testbed.kubectl("wait", *stopped, "-n", place.namespace, timeout=70)
         finally:
             product.start_operator()
     overdue.wait("Failed", 60)
     assert overdue.condition("Failed")["reason"] == "DeadlineExceeded"
-    assert "activeDeadlineSeconds (8 s)" in overdue.condition("Failed")["message"]
+    assert "activeDeadlineSeconds (4 s)" in overdue.condition("Failed")["message"]

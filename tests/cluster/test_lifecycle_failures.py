@@ -102,6 +102,14 @@ def test_a_job_without_room_waits_for_it(jobs: Mapping[str, Job]) -> None:
     assert job.status["restarts"] == 0
 
 
+def test_a_secret_that_is_missing_is_named_and_waited_for(place: Place, jobs: Mapping[str, Job]) -> None:
+    job = jobs["no-secret"]
+    assert 'secret "comes-later" not found' in told(job, "FailedMount")
+    secret("comes-later", place.namespace, "sesame")
+    recovered(job)
+    assert job.status["restarts"] == 0
+
+
 def test_an_image_that_cannot_be_named_is_recovered_from_by_an_edit(jobs: Mapping[str, Job]) -> None:
     job = jobs["bad-image"]
     assert "Not An Image" in told(job, "InvalidImageName")
@@ -109,14 +117,6 @@ def test_an_image_that_cannot_be_named_is_recovered_from_by_an_edit(jobs: Mappin
     assert job.condition("Stalled")["status"] == "True"
     job.edit(image=os.environ["CRAWLER_IMAGE"])
     recovered(job)
-
-
-def test_a_secret_that_is_missing_is_named_and_waited_for(place: Place, jobs: Mapping[str, Job]) -> None:
-    job = jobs["no-secret"]
-    assert 'secret "comes-later" not found' in told(job, "FailedMount")
-    secret("comes-later", place.namespace, "sesame")
-    recovered(job)
-    assert job.status["restarts"] == 0
 
 
 @pytest.mark.parametrize(
