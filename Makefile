@@ -23,7 +23,7 @@ COMPILE := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-ha
 
 .PHONY: help
 help: ## Show this help
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: venv
 venv: $(DEV_READY) ## Make .venv with everything that development needs, from the hashed lock files
@@ -43,6 +43,10 @@ lint: $(DEV_READY) ## Check style and types: ruff, ruff format, mypy
 .PHONY: bench-frontier
 bench-frontier: $(DEV_READY) ## Measure what the frontier costs from 10 thousand to 1 million pages (15 minutes)
 	@$(BIN)/python -m benchmarks.frontier
+
+.PHONY: bench-operator
+bench-operator: $(DEV_READY) ## Measure what the operator costs with 1,000 CrawlJobs at a real API server (10 minutes)
+	@$(BIN)/python -m benchmarks.operator $(if $(JOBS),--jobs $(JOBS))
 
 .PHONY: generate
 generate: $(DEV_READY) ## Write every generated file: the chart's CRD and rules, manifests/, docs/reference/

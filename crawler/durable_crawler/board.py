@@ -33,7 +33,8 @@ class Board:
             if host.closed_until_ms > now_ms:
                 self._closed_until[host.id] = now + (host.closed_until_ms - now_ms) / 1000
             # A host that an earlier run gave up is probed once more.
-            self._paces[host.id] = replace(host.pace, openings=min(host.pace.openings, OPENINGS_TO_GIVE_UP - 1))
+            probed = replace(host.pace, openings=min(host.pace.openings, OPENINGS_TO_GIVE_UP - 1))
+            self._paces[host.id] = politeness.resumed(probed, now)
         self._unasked = set(self._paces) if robots else set()
         self._left_alone_until: dict[int, float] = {}  # because of incidents; a gap closes the gate as well
         self._crawl_delays: dict[int, float] = {}
@@ -76,10 +77,12 @@ class Board:
         before = self._paces[host]
         known = now < self._left_alone_until.get(host, 0.0)
         match effect:
+            case Effect.ANSWERED if known:  # to what was asked before the incident
+                pace = replace(before, failures=0, openings=0)
             case Effect.ANSWERED:
-                pace = politeness.answered(before)
+                pace = politeness.answered(before, now)
             case Effect.OVERLOADED:
-                pace = before if known else politeness.overloaded(before)
+                pace = before if known else politeness.overloaded(before, now)
             case Effect.UNCONNECTED:
                 pace, opened_for = (before, None) if known else politeness.unconnected(before)
                 close_for = max(close_for or 0.0, opened_for or 0.0)
@@ -88,7 +91,7 @@ class Board:
         if close_for:
             self.close(host, now + close_for)
             self._left_alone_until[host] = max(now + close_for, self._left_alone_until.get(host, 0.0))
-        return bool(close_for) or replace(pace, answers=0) != replace(before, answers=0)
+        return bool(close_for) or pace.kept != before.kept
 
     def close(self, host: int, until: float) -> None:
         """No page of ``host`` before ``until``; a gate is only ever moved further away."""

@@ -24,7 +24,8 @@ from durable_crawler import redirects
 from durable_crawler.access import Access
 from durable_crawler.addresses import Network
 from durable_crawler.clock import Clock
-from durable_crawler.fetch_body import ACCEPT_ENCODING, Body
+from durable_crawler.fetch_body import Body
+from durable_crawler.fetch_codings import ACCEPT_ENCODING
 from durable_crawler.fetch_connector import Connector, parser_reason, response_class
 from durable_crawler.fetch_failure import Failure
 from durable_crawler.fetch_proxy import refusal

@@ -1,26 +1,19 @@
 """Bodies within bounds: decoded bytes are counted while they arrive, and never more are made than allowed (L10).
 
 Used by ``fetch`` only. The client library's own decompression is switched off: it takes a gzip stream that stops half
-way for a whole page. br and zstd are not offered: whoever has them has gzip too, and neither comes with Python, so that
-each would be a decoder of a stranger's bytes more, to be kept within bounds.
+way for a whole page.
 """
 
 from __future__ import annotations
 
-import zlib
-
+from durable_crawler.fetch_codings import DECODABLE, UNREADABLE, Inflater
 from durable_crawler.fetch_failure import Failure
 from durable_crawler.outcomes import Outcome
 
-ACCEPT_ENCODING = "gzip, deflate"
-
-_GZIP = frozenset({"gzip", "x-gzip"})
-_UNREADABLE = frozenset({"br", "zstd", "compress", "x-compress", "dcb", "dcz", "exi", "aes128gcm"})
-_MAX_RATIO = 100  # a page that repeats itself reaches 50; a bomb 1,000
+_MAX_RATIO = 100  # a page that repeats itself reaches 50 in gzip and 90 in zstd; a bomb 1,000
 _FREE_OF_RATIO = 1024 * 1024  # decoded bytes that no ratio makes suspicious
-_STEP = 8192  # bytes off the wire that are decoded at once: at most 8 MiB
+_STEP = 8192  # bytes off the wire that are decoded at once
 _WIRE_SLACK = 65_536  # what framing and incompressible data may add to a body that is within the limit
-_MAX_MEMBERS = 64  # of a gzip stream; each costs a copy of what follows it
 
 
 class Body:
@@ -36,18 +29,18 @@ class Body:
         self.full = False
         """Whether nothing more is needed, since the body is cut here."""
         self._chunks: list[bytes] = []
-        self._inflater: _Inflater | None = None
+        self._inflater: Inflater | None = None
         self.on_wire = 0
         """Bytes taken so far, as they were sent."""
         self.received = 0
         """Decoded bytes so far."""
         # Values that are no content codings at all (``utf-8``, ``none``) are a misunderstanding, not an encoding.
         codings = [name for part in content_encoding.split(",") if (name := part.strip(" \t").lower())]
-        coded = [name for name in codings if name in _GZIP or name == "deflate" or name in _UNREADABLE]
-        if len(coded) > 1 or (coded and coded[0] in _UNREADABLE):
+        coded = [name for name in codings if name in DECODABLE or name in UNREADABLE]
+        if len(coded) > 1 or (coded and coded[0] in UNREADABLE):
             raise Failure(Outcome.PROTOCOL_ERROR, f"unsupported Content-Encoding: {', '.join(coded)}")
         if coded:
-            self._inflater = _Inflater(coded[0])
+            self._inflater = Inflater(coded[0])
 
     def announced(self, length: int | None) -> None:
         """Refuses a body that is too large by its own Content-Length, before anything of it is read."""
@@ -64,14 +57,15 @@ class Body:
             if self.full:
                 return
             piece = data[start : start + _STEP]
-            self._take(self._inflater.feed(piece, self._limit - self.received + 1), len(piece))
+            most = min(self._limit, _credible(self.on_wire + len(piece)))
+            self._take(self._inflater.feed(piece, most - self.received + 1), len(piece))  # a byte more is refused
 
     def _take(self, data: bytes, on_wire: int) -> None:
         """Keeps decoded bytes, which were ``on_wire`` on the wire."""
         self._chunks.append(data)
         self.on_wire += on_wire
         self.received += len(data)
-        bomb = self.received > _FREE_OF_RATIO and self.received > _MAX_RATIO * self.on_wire
+        bomb = self.received > _credible(self.on_wire)
         if not bomb and self.received <= self._limit and self.on_wire <= self._limit + _WIRE_SLACK:
             return
         if self._cut:
@@ -90,46 +84,6 @@ class Body:
         return b"".join(self._chunks)
 
 
-class _Inflater:
-    """gzip of one or more members, or deflate, with or without zlib's header (RFC 9110 section 8.4.1)."""
-
-    def __init__(self, coding: str) -> None:
-        self._gzip = coding in _GZIP
-        self._stream = zlib.decompressobj(wbits=31) if self._gzip else None
-        self._members = 1
-        self._started = False
-        self._ignoring = False
-
-    @property
-    def complete(self) -> bool:
-        """Whether the stream may end here. One without any byte is an empty body."""
-        return not self._started or (self._stream is not None and self._stream.eof)
-
-    def feed(self, data: bytes, room: int) -> bytes:
-        """Decodes ``data``; stops after ``room`` bytes, at least 1."""
-        out = bytearray()
-        self._started = self._started or bool(data)
-        while data and not self._ignoring:
-            if self._stream is None:  # raw deflate is against the RFC, and common
-                self._stream = zlib.decompressobj(wbits=15 if data[0] & 0x0F == 8 else -15)
-            if self._stream.eof and not self._next_member(data):
-                break
-            try:
-                out += self._stream.decompress(data, room - len(out))
-            except zlib.error as error:
-                raise Failure(Outcome.PROTOCOL_ERROR, f"undecodable body: {error}") from None
-            if len(out) >= room:
-                break
-            data = self._stream.unused_data if self._stream.eof else b""
-        return bytes(out)
-
-    def _next_member(self, data: bytes) -> bool:
-        """Starts the gzip member that ``data`` begins with; anything else after the stream's end is ignored."""
-        if not self._gzip or data[0] != 0x1F:
-            self._ignoring = True
-            return False
-        self._members += 1
-        if self._members > _MAX_MEMBERS:
-            raise Failure(Outcome.PROTOCOL_ERROR, "too many gzip members")
-        self._stream = zlib.decompressobj(wbits=31)
-        return True
+def _credible(on_wire: int) -> int:
+    """Decoded bytes above which a body that took ``on_wire`` bytes is a bomb."""
+    return max(_FREE_OF_RATIO, _MAX_RATIO * on_wire)

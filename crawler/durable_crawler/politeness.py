@@ -2,6 +2,11 @@
 
 Pure: ``Pace`` is one host's state, the functions say what an event makes of it. The board applies it, the frontier
 keeps it, so that a restart is as polite as the run before it (laws L7 and L9).
+
+The rate that a host can bear is found as TCP finds that of a link. One incident by itself costs the backoff for which
+the gate is closed, and no more: a lone 503 says little. Another one before it is forgiven makes a gap, which doubles
+with each and shrinks with every good answer, down to the last one that the host put up with. There it stays until the
+incident is forgiven; then shorter ones are tried, step by step.
 """
 
 from __future__ import annotations
@@ -9,16 +14,21 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 FIRST_GAP = 0.5
-"""Seconds between requests after a host's first incident; each further one doubles it."""
+"""Seconds between requests after a host's second incident, at least; each further one doubles it."""
 
 GAP_MAX = 60.0
 """Seconds; no host is asked more rarely than that because of incidents."""
 
-RECOVERY = 0.9
-RECOVERY_AFTER = 20
-"""After this many good answers in a row the gap shrinks to this share of itself."""
+RECOVERY = 0.8
+"""With each good answer the gap shrinks to this share of itself: it is gone after five times its length."""
 
-FORGOTTEN_GAP = 0.05
+FORGIVEN_AFTER, FORGIVEN_ANSWERS = 60.0, 50
+"""An incident is forgiven so many seconds and so many good answers later."""
+
+TRIED_FOR = 10
+"""Good answers after which the next shorter gap is tried, once the incident is forgiven."""
+
+FORGOTTEN_GAP = 0.02
 """Seconds; a gap that has shrunk below this is none."""
 
 FAILURES_TO_OPEN = 5
@@ -37,11 +47,20 @@ class Pace:
 
     gap: float = 0.0
     answers: int = 0
-    """Good answers since the gap last changed."""
+    """Good answers since the last incident."""
     failures: int = 0
     """Connection failures in a row."""
     openings: int = 0
     """Times that the circuit opened since the last answer."""
+    floor: float = 0.0
+    """Seconds; the gap does not become shorter until the last incident is forgiven."""
+    incident: float | None = None
+    """When the last one was (monotonic seconds), until it is forgiven."""
+
+    @property
+    def kept(self) -> Pace:
+        """What of it outlives the process."""
+        return Pace(_bearable(self.gap, self.floor), failures=self.failures, openings=self.openings)
 
     @property
     def probing(self) -> bool:
@@ -54,18 +73,37 @@ class Pace:
         return self.openings >= OPENINGS_TO_GIVE_UP
 
 
-def answered(pace: Pace) -> Pace:
+def resumed(pace: Pace, now: float) -> Pace:
+    """As an earlier process left it: why there is a gap is not known any more, so it stays for a while."""
+    return replace(pace, floor=pace.gap, incident=now) if pace.gap else pace
+
+
+def _bearable(gap: float, floor: float) -> float:
+    """Of a gap that grew in an outage: how long that was does not say what the host can bear when it is back."""
+    return min(gap, max(2 * floor, FIRST_GAP))
+
+
+def answered(pace: Pace, now: float) -> Pace:
     """The host gave an answer, whatever it says about the page."""
-    answers = pace.answers + 1
-    if answers < RECOVERY_AFTER or not pace.gap:
-        return replace(pace, answers=answers if pace.gap else 0, failures=0, openings=0)
-    gap = pace.gap * RECOVERY
-    return Pace(gap if gap >= FORGOTTEN_GAP else 0.0)
+    answers, floor, incident = pace.answers + 1, pace.floor, pace.incident
+    if incident is not None and answers >= FORGIVEN_ANSWERS and now - incident >= FORGIVEN_AFTER:
+        incident = None
+    if incident is None and answers % TRIED_FOR == 0:
+        floor *= RECOVERY
+    gap = max(_bearable(pace.gap, floor) * RECOVERY, floor)
+    if gap < FORGOTTEN_GAP:
+        gap = 0.0
+    return Pace(gap, answers, floor=floor, incident=incident) if gap or incident is not None else Pace()
 
 
-def overloaded(pace: Pace) -> Pace:
+def overloaded(pace: Pace, now: float) -> Pace:
     """The host asked to be left alone (429, 503, Retry-After, a time-out): once per incident, not per response."""
-    return replace(pace, gap=min(max(pace.gap * 2, FIRST_GAP), GAP_MAX), answers=0, failures=0, openings=0)
+    if pace.incident is None and not pace.gap:
+        return Pace(incident=now)
+    # One that follows another without an answer in between is an outage, and says nothing about the gap.
+    floor = max(pace.gap / RECOVERY, FORGOTTEN_GAP) if pace.answers else pace.floor
+    gap = max(pace.gap * 2, FIRST_GAP)
+    return Pace(min(gap, GAP_MAX), floor=min(floor, GAP_MAX), incident=now)
 
 
 def unconnected(pace: Pace) -> tuple[Pace, float | None]:

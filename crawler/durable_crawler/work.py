@@ -222,7 +222,7 @@ class Work:
         if not changed:
             return None
         closed_for = max(0.0, self._board.closed_until(lease.host_id) - now)
-        return HostState(self._board.pace(lease.host_id), self._clock.wall_ms() + round(closed_for * 1000))
+        return HostState(self._board.pace(lease.host_id).kept, self._clock.wall_ms() + round(closed_for * 1000))
 
     async def _defer(self, job: Job, deferral: Deferral) -> str:
         started = self._clock.wall_ns()

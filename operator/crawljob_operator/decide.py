@@ -158,6 +158,8 @@ def _announced(view: View, plan: Plan) -> tuple[Announcement, ...]:
             continue
         before = find(view.job.status.conditions, kind)
         if before is None or before.status != "True" or before.reason != want.note.reason:
+            # The end that was the last is told once, as what it means for the job.
+            said = [item for item in said if item.note.reason != want.note.reason]
             said.append(Announcement(want.note, warning))
     if (
         plan.phase in ("Pending", "Restarting", "Running")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from functools import cache
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Any, Final
 
@@ -55,13 +56,15 @@ def blocks(allowed: Iterable[Network]) -> list[Body]:
 
     Stricter than the guard for addresses that stand for IPv4 ones (NAT64, 6to4, Teredo): those are left out.
     """
+    return [*_public(), *(_block(network) for network in dict.fromkeys(allowed))]
+
+
+@cache
+def _public() -> tuple[Body, ...]:
+    """Always the same, and every reconcile asks for it."""
     special4 = (network for network, _ in ranges.SPECIAL_IPV4)
     special6 = (network for network, _ in ranges.SPECIAL_IPV6)
-    return [
-        _block(IPv4Network("0.0.0.0/0"), special4),
-        _block(ranges.GLOBAL_UNICAST_IPV6, special6),
-        *(_block(network) for network in dict.fromkeys(allowed)),
-    ]
+    return (_block(IPv4Network("0.0.0.0/0"), special4), _block(ranges.GLOBAL_UNICAST_IPV6, special6))
 
 
 def _block(network: Network, special: Iterable[Network] = ()) -> Body:

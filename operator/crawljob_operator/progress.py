@@ -1,10 +1,15 @@
-"""Reads a running crawler's own counts from its Pod; one that does not answer costs a second and nothing else."""
+"""Reads a running crawler's own counts from its Pod; one that does not answer costs a second and nothing else.
+
+The second is a worker's of the queue: Pods that stay silent are asked less and less often. Else a thousand of them,
+behind a policy that keeps the operator out, would take all workers for themselves.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Self
 
 import aiohttp
@@ -15,15 +20,25 @@ from crawljob_operator.observed import Pod
 
 LIMIT_SECONDS = 1.0
 MAX_BYTES = 64 * 1024
+SILENT_MAX = 16
+"""Intervals between two questions to a Pod that never answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    pod_uid: str
+    due: float
+    silent: int
+    """Questions in a row without an answer."""
 
 
 class ProgressReader:
-    """Asks each Pod at most once per interval."""
+    """Asks each Pod at most once per interval, and a silent one after twice as long each time."""
 
     def __init__(self, interval: float, clock: Callable[[], float] = time.monotonic) -> None:
         self.interval = interval
         self._clock = clock
-        self._asked: dict[str, tuple[str, float]] = {}
+        self._asked: dict[str, _Asked] = {}
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
@@ -39,9 +54,16 @@ class ProgressReader:
         """The crawler's counts, or ``None`` when it is not due or does not answer."""
         if pod.running_since is None or pod.ended or pod.deleting or not pod.ip or self.due_in(job_uid, pod) > 0:
             return None
-        self._asked[job_uid] = (pod.uid, self._clock())
+        progress = await self._ask(pod.ip, port)
+        before = self._asked.get(job_uid)
+        silent = 0 if progress is not None else 1 + (before.silent if before and before.pod_uid == pod.uid else 0)
+        wait = self.interval * min(2 ** max(0, silent - 1), SILENT_MAX)
+        self._asked[job_uid] = _Asked(pod.uid, self._clock() + wait, silent)
+        return progress
+
+    async def _ask(self, ip: str, port: int) -> Progress | None:
         assert self._session is not None, "used within async with"
-        host = f"[{pod.ip}]" if ":" in pod.ip else pod.ip
+        host = f"[{ip}]" if ":" in ip else ip
         try:
             async with asyncio.timeout(LIMIT_SECONDS):
                 async with self._session.get(f"http://{host}:{port}/progress", allow_redirects=False) as response:
@@ -60,8 +82,8 @@ class ProgressReader:
 
     def due_in(self, job_uid: str, pod: Pod) -> float:
         """Seconds until this Pod may be asked again."""
-        uid, asked = self._asked.get(job_uid, ("", 0.0))
-        return max(0.0, asked + self.interval - self._clock()) if uid == pod.uid else 0.0
+        asked = self._asked.get(job_uid)
+        return max(0.0, asked.due - self._clock()) if asked is not None and asked.pod_uid == pod.uid else 0.0
 
     def forget(self, job_uid: str) -> None:
         """The CrawlJob is gone."""

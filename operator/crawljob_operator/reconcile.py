@@ -7,7 +7,7 @@ with what the API server has.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -32,6 +32,7 @@ from crawljob_operator.kube import (
     ConflictError,
     Kube,
     NotFoundError,
+    Resource,
 )
 from crawljob_operator.netsettings import NetworkSettings
 from crawljob_operator.observed import Config, Job, Note, Pod, Policy, Refusal, Seen, Volume
@@ -77,6 +78,8 @@ class Reconciler:
         self._observer = observer or Observer()
         self._refusals: dict[str, _Refusals] = {}
         self._resize_refusals: dict[str, _Refusals] = {}
+        self._tidied: dict[str, tuple[str, str]] = {}
+        """Pod and ConfigMap with which a CrawlJob was seen when the ConfigMaps that it no longer needs were removed."""
         self._uids: dict[Key, str] = {}
 
     async def reconcile(self, key: Key) -> float | None:
@@ -101,6 +104,8 @@ class Reconciler:
             self._observer.written(job, decision.status)
             await self._announce(job, decision, now)
         applied = await apply(self._kube, job, decision.actions, self._image, self._network)
+        if seen.pod is not None and seen.pod.owner_uid == job.uid and not seen.pod.ended:
+            self._tidied[job.uid] = (seen.pod.uid, seen.config_name)
         _remember(self._refusals, job, applied.refused, accepted=applied.changed, now=now)
         _remember(self._resize_refusals, job, applied.resize_refused, accepted=False, now=now)
         if applied.changed:
@@ -112,18 +117,9 @@ class Reconciler:
         kube, namespace = self._kube, job.namespace
         raw_pod = await kube.get(PODS, namespace, render.pod_name(job))
         raw_volume = await kube.get(VOLUMES, namespace, render.claim_name(job, job.spec))
-        labels = f"{names.LABEL_UID}={job.uid}"
-        configs = [Config.from_raw(item) async for item in kube.items(CONFIGS, namespace, labels=labels)]
-        wanted = render.config_name(job, job.spec) if job.spec else ""
-        if wanted and raw_pod is None and not any(config.name == wanted for config in configs):
-            foreign = await kube.get(CONFIGS, namespace, wanted)
-            configs += [Config.from_raw(foreign)] if foreign else []
-        policies = [Policy.from_raw(item) async for item in kube.items(POLICIES, namespace, labels=labels)]
-        policy = network.policy_name(job, job.spec, self._network) if job.spec else ""
-        if policy and not any(known.name == policy for known in policies):
-            foreign = await kube.get(POLICIES, namespace, policy)
-            policies += [Policy.from_raw(foreign)] if foreign else []
         pod = Pod.from_raw(raw_pod) if raw_pod else None
+        wanted = render.config_name(job, job.spec) if job.spec else ""
+        policy = network.policy_name(job, job.spec, self._network) if job.spec else ""
         progress = None
         if pod is not None and pod.owner_uid == job.uid and job.spec is not None:
             pod = await self._explained(namespace, pod)
@@ -131,14 +127,40 @@ class Reconciler:
         return Seen(
             pod=pod,
             volume=await self._volume(namespace, raw_volume) if raw_volume else None,
-            configs=tuple(configs),
+            configs=await self._configs(job, pod, wanted),
             config_name=wanted,
-            policies=tuple(policies),
+            policies=await self._policies(job, pod, policy),
             policy_name=policy,
             progress=progress,
             refusal=_latest(self._refusals, job),
             resize_refusal=_latest(self._resize_refusals, job),
         )
+
+    async def _configs(self, job: Job, pod: Pod | None, wanted: str) -> tuple[Config, ...]:
+        """Without a Pod the one that it would use, whoever owns it; with a new Pod all of the job, to remove others.
+
+        A listing costs the API server as much as the namespace has ConfigMaps, so it is made once for each Pod.
+        """
+        if pod is None:
+            raw = await self._kube.get(CONFIGS, job.namespace, wanted) if wanted else None
+            return (Config.from_raw(raw),) if raw else ()
+        if pod.owner_uid != job.uid or pod.ended or self._tidied.get(job.uid) == (pod.uid, wanted):
+            return ()
+        return tuple([Config.from_raw(item) async for item in self._labelled(CONFIGS, job)])
+
+    async def _policies(self, job: Job, pod: Pod | None, wanted: str) -> tuple[Policy, ...]:
+        """With a living Pod the one that it shall have, or what it has instead; without a Pod all of the job."""
+        if pod is not None and (pod.owner_uid != job.uid or pod.ended or not wanted):
+            return ()
+        raw = await self._kube.get(POLICIES, job.namespace, wanted) if wanted else None
+        named = Policy.from_raw(raw) if raw else None
+        if pod is not None and named is not None and named.owner_uid == job.uid:
+            return (named,)
+        others = [Policy.from_raw(item) async for item in self._labelled(POLICIES, job)]
+        return (*((named,) if named else ()), *(policy for policy in others if policy.name != wanted))
+
+    def _labelled(self, resource: Resource, job: Job) -> AsyncIterator[dict[str, Any]]:
+        return self._kube.items(resource, job.namespace, labels=f"{names.LABEL_UID}={job.uid}")
 
     async def _volume(self, namespace: str, raw: dict[str, Any]) -> Volume:
         volume = Volume.from_raw(raw)
@@ -188,6 +210,7 @@ class Reconciler:
     def _forget(self, uid: str) -> None:
         self._refusals.pop(uid, None)
         self._resize_refusals.pop(uid, None)
+        self._tidied.pop(uid, None)
         self._progress.forget(uid)
 
 

@@ -21,7 +21,7 @@ from crawljob_operator.progress import ProgressReader
 from crawljob_operator.reconcile import Reconciler
 from crawljob_operator.workqueue import Key
 
-WRITES = 16  # of an undisturbed life with one failure, Events included
+WRITES = 15  # of an undisturbed life with one failure, Events included
 IMAGE = "registry.example/crawler:1"
 
 

@@ -11,6 +11,7 @@ from ipaddress import ip_network
 from typing import TYPE_CHECKING, Any
 
 from tests.conformance.cases import AS_EXPECTED, Row, Scripts, rows
+from tests.support.codings import bomb
 from tests.support.misbehaving import HTML_HEAD, Answer, dripping, endless, page, site, then
 
 from crawljob.spec import Fetch
@@ -70,12 +71,13 @@ async def ten_gigabytes_of_zeros() -> None:
 
 
 @script("body-007", "body-008")
-async def codings_that_are_not_offered() -> None:
+async def half_a_gigabyte_of_zeros() -> None:
     for coding in ("br", "zstd"):
-        async with site({"/": page(b"\x28\xb5\x2f\xfd", f"Content-Encoding: {coding}")}) as here, fetcher() as client:
+        packed = page(bomb(coding, 512 << 20), f"Content-Encoding: {coding}")
+        async with site({"/": packed}) as here, fetcher() as client:
             fetched = await client.fetch(here.url())
-            assert (fetched.outcome, fetched.body_bytes) == (Outcome.PROTOCOL_ERROR, 0)
-            assert "Accept-Encoding: gzip, deflate\r\n" in here.heads[0]
+            assert (fetched.outcome, fetched.body, fetched.body_bytes) == (Outcome.TOO_LARGE, None, LIMIT + 1)
+            assert "Accept-Encoding: gzip, deflate, br, zstd\r\n" in here.heads[0]
 
 
 @script("body-012")

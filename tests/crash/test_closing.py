@@ -20,7 +20,7 @@ LIMIT_SECONDS = 2.0
 
 
 @pytest.mark.parametrize("part", ["telemetry", "fetcher", "engine"])
-async def test_a_part_that_cannot_be_made_ends_the_process(tmp_path: Path, part: str) -> None:
+async def test_scenario_42_a_part_that_cannot_be_made_ends_the_process(tmp_path: Path, part: str) -> None:
     async with Website(tree(3)) as site:
         arguments = ["--seed", site.url, "--db", str(tmp_path / "frontier.db")]
         async with crawling(*arguments, cwd=tmp_path, program=driver(broken=part)) as run:

@@ -50,7 +50,7 @@ async def goes_on(site: Website, db: Path, *, refetches: int) -> None:
     assert site.requests.total() <= PAGES + refetches
 
 
-async def test_a_lock_that_is_held_ends_the_crawl_and_loses_nothing(site: Website, tmp_path: Path) -> None:
+async def test_scenario_08_a_lock_that_is_held_ends_the_crawl_and_loses_nothing(site: Website, tmp_path: Path) -> None:
     db = tmp_path / "frontier.db"
     async with crawling(*arguments(site, db), cwd=tmp_path) as run:
         assert await run.until(lambda: site.requests.total() >= 50, site.asked)
@@ -92,10 +92,10 @@ async def test_a_lock_that_is_held_at_the_start_is_no_empty_queue(site: Website,
     await goes_on(site, db, refetches=WORKERS)
 
 
-async def test_under_the_watermark_nothing_is_claimed_and_what_is_in_flight_is_finished(
+async def test_scenario_18_under_the_watermark_nothing_is_claimed_and_what_is_in_flight_is_finished(
     site: Website, tmp_path: Path
 ) -> None:
-    with small_volume(tmp_path / "volume", 24) as volume:
+    with small_volume(tmp_path / "volume", 64) as volume:
         db = volume.path / "frontier.db"
         async with crawling(*arguments(site, db), cwd=tmp_path) as run:
             assert await run.until(lambda: site.requests.total() >= 50, site.asked)
@@ -114,7 +114,7 @@ async def test_under_the_watermark_nothing_is_claimed_and_what_is_in_flight_is_f
         code, run = await crawl(*arguments(site, db), cwd=tmp_path)
         assert code == ExitCode.OUT_OF_DISK, "it is still full"
         assert site.requests.total() == asked, "a start under the watermark claims nothing"
-        volume.resize(48)
+        volume.resize(128)
         await goes_on(site, db, refetches=0)
 
 

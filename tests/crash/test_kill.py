@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import signal
 from collections import Counter
@@ -22,14 +23,14 @@ WORKERS = 16
 KILLS = 20
 """In each run; with five seeds that is a hundred."""
 
-LARGE = 2000
-"""Pages of the site on which the crawl is killed at random."""
+LARGE = 5000
+"""Pages of the site on which the crawl is killed at random; those behind its broken ones are never found."""
 
 
 def faulty_site(site: Callable[[], Website]) -> dict[str, Answer]:
     """A large site with everything in it that servers do; fresh for each crawl, because some answers come in turn."""
     answers = tree(LARGE)
-    for number in (7, 900):  # not 503: the host would be asked slowly from then on, as it should be
+    for number in (7, 900):  # not 503: the host would be asked slowly for a while, as it should be
         answers[f"/{number}"] = in_turn(page(status=502), answers[f"/{number}"])
     for number in (15, 515, 1015):
         answers[f"/{number}"] = in_turn(page(status=500), answers[f"/{number}"])
@@ -105,7 +106,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Row
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", range(5))
-async def test_killed_twenty_times_at_random_it_finishes_as_if_never_killed(
+async def test_scenario_01_killed_twenty_times_at_random_it_finishes_as_if_never_killed(
     tmp_path: Path, undisturbed: tuple[dict[str, Row], Counter[str]], seed: int
 ) -> None:
     print(f"seed {seed}")  # pytest shows it when the test fails
@@ -121,7 +122,7 @@ async def test_killed_twenty_times_at_random_it_finishes_as_if_never_killed(
     assert sum(in_flight.values()) <= KILLS * WORKERS
 
 
-async def test_a_finished_crawl_is_not_repeated(site: Website, tmp_path: Path) -> None:
+async def test_scenario_19_a_finished_crawl_is_not_repeated(site: Website, tmp_path: Path) -> None:
     database = tmp_path / "frontier.db"
     assert (await crawl(*arguments(site, database), cwd=tmp_path))[0] == 0
     site.requests.clear()
@@ -129,6 +130,32 @@ async def test_a_finished_crawl_is_not_repeated(site: Website, tmp_path: Path) -
     assert code == 0
     assert site.requests.total() == 0
     assert run.summary["reason"] == "CrawlFinished"
+
+
+async def test_scenario_30_the_page_limit_holds_over_three_kills(tmp_path: Path) -> None:
+    """A page counts at its first claim: what was in flight at a kill is asked for again, and is no other page."""
+    limit, workers = 50, 32
+    async with Website(tree(PAGES), latency=0.01) as site:
+        db = tmp_path / "frontier.db"
+        file = tmp_path / "crawljob.json"  # YAML is a superset
+        fetch = {"workers": workers, "perHost": workers}
+        spec = {"seeds": [site.url], "scope": {"maxPages": limit}, "fetch": fetch}
+        envelope = {"apiVersion": "durable-crawler.io/v1alpha1", "kind": "CrawlJob", "metadata": {"name": "x"}}
+        file.write_text(json.dumps({**envelope, "spec": spec}))
+        for kill in range(1, 4):
+            async with crawling("-f", file, "--db", db, cwd=tmp_path) as run:
+                enough = site.requests.total() + 10
+                assert await run.until(partial(asked_for, site, enough), site.asked)
+                run.kill()
+                assert await run.end() == -signal.SIGKILL
+            judge(db, f"after kill {kill}")
+        code, run = await crawl("-f", file, "--db", db, cwd=tmp_path)
+        assert (code, run.summary["reason"]) == (0, "PageLimitReached")
+        counts = FrontierReader(db).snapshot()
+        assert counts.done + counts.quarantined == limit
+        assert counts.quarantined <= 1, "who was alone in flight at the third kill, after two others"
+        assert len(site.requests) == limit
+        assert site.requests.total() <= limit + 3 * workers
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

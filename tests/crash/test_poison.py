@@ -19,7 +19,7 @@ RESTARTS = 12
 
 
 @pytest.mark.parametrize("workers", [1, 16])
-async def test_a_page_that_kills_its_parser_is_quarantined_and_everything_else_completes(
+async def test_scenario_24_a_page_that_kills_its_parser_is_quarantined_and_everything_else_completes(
     tmp_path: Path, workers: int
 ) -> None:
     """Also with many workers, where innocent pages are in flight beside it each time."""

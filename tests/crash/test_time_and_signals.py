@@ -103,9 +103,10 @@ async def test_a_process_that_was_stopped_past_its_leases_goes_on(tmp_path: Path
         assert (counts.done, counts.quarantined) == (PAGES, 0)
 
 
-async def test_a_second_interrupt_ends_at_once(tmp_path: Path) -> None:
+async def test_scenario_02_a_second_interrupt_ends_at_once_and_the_crawl_goes_on(tmp_path: Path) -> None:
     answers = tree(PAGES)
-    answers["/30"] = after(asyncio.Event(), answers["/30"])
+    event = asyncio.Event()
+    answers["/30"] = after(event, answers["/30"])
     async with Website(answers, latency=0.01) as site:
         db = tmp_path / "frontier.db"
         async with crawling(*arguments(site, db), cwd=tmp_path) as run:
@@ -117,6 +118,12 @@ async def test_a_second_interrupt_ends_at_once(tmp_path: Path) -> None:
         assert code == 130, run.errors
         assert run.summary["outcome"] == "interrupted"
         nothing_is_held_or_charged(db)
+        assert rows(db, "PRAGMA quick_check") == [("ok",)]
+        event.set()
+        code, run = await crawl(*arguments(site, db), cwd=tmp_path)
+        assert code == 0, run.errors
+        judge(db)
+        assert FrontierReader(db).snapshot().done == PAGES
 
 
 def nothing_is_held_or_charged(db: Path) -> None:

@@ -18,7 +18,7 @@ from crawljob.manifest import parse
 from durable_crawler.engine import Engine
 from durable_crawler.frontier.opening import Admission
 from durable_crawler.outcomes import Fetched, Hop, Outcome, PageRecord
-from durable_crawler.politeness import FAILURES_TO_OPEN, FIRST_GAP, OPEN_FIRST, OPENINGS_TO_GIVE_UP
+from durable_crawler.politeness import FAILURES_TO_OPEN, FIRST_GAP, OPEN_FIRST, OPENINGS_TO_GIVE_UP, RECOVERY
 from durable_crawler.robots_gate import UNREACHABLE_WAITS_MS, RobotsGate
 from durable_crawler.settle import classify
 from durable_crawler.stop import Stop
@@ -63,12 +63,21 @@ class Web:
 
     answers: Mapping[str, Answer | list[Answer]]
     redirects: Mapping[str, str] = field(default_factory=dict)
+    latency: float = LATENCY
+    allows: Callable[[float], bool] = lambda _: True
+    """Whether the site puts up with a request that arrives now; it answers 429 to others."""
+    refused: list[float] = field(default_factory=list)
     pages: list[tuple[str, float]] = field(default_factory=list)
     robots: list[tuple[str, float]] = field(default_factory=list)
 
     async def fetch(self, url: str, may_follow: MayFollow) -> Fetched:
-        self.pages.append((url, asyncio.get_running_loop().time()))
-        await asyncio.sleep(LATENCY)
+        now = asyncio.get_running_loop().time()
+        self.pages.append((url, now))
+        allowed = self.allows(now)
+        await asyncio.sleep(self.latency)
+        if not allowed:
+            self.refused.append(now)
+            return busy()(url)
         target = self.redirects.get(url)
         if target is None:
             return self._answer(url, page())
@@ -121,6 +130,8 @@ class Crawl:
     web: Web
     spec: Any
     memory: Memory = field(default_factory=Memory)
+    jitter: float = 0.0
+    """Of backoffs, as a share of the most that there can be."""
     commits: list[int] = field(default_factory=list)
     """Results after each commit."""
 
@@ -151,7 +162,7 @@ class Crawl:
             robots=RobotsGate(self.web.fetch_robots, frontier, "durable-crawler", clock) if obey else None,
             observer=Silent(),
             clock=clock,
-            random=lambda: 0.0,
+            random=lambda: self.jitter,
         )
         watching = asyncio.create_task(self._watch())
         try:
@@ -213,24 +224,88 @@ def smallest_gap(times: list[float]) -> float:
 
 
 @pytest.mark.parametrize("retry_after", [None, 0])
-def test_scenario_9_eight_429s_in_parallel_are_one_incident(retry_after: float | None) -> None:
+def test_scenario_09_eight_429s_in_parallel_are_one_incident(retry_after: float | None) -> None:
     pages = names(8)
     web = Web({A: page(*pages), **{url: [busy(retry_after), page()] for url in pages}})
     crawl = Crawl.of(web, fetch={"perHost": 8, "workers": 8})
     run(crawl)
     burst, again = web.times()[1:9], web.times()[9:]
     assert burst[-1] - burst[0] < LATENCY, "in parallel"
-    assert crawl.memory.paces[1].gap == FIRST_GAP
+    assert crawl.memory.paces[1].gap == 0
     assert again[0] - (burst[-1] + LATENCY) >= 0.5 - CLOCK_ERROR, "the base backoff, not none"
-    assert again[0] - (burst[-1] + LATENCY) <= 0.6, "and no more than that"
-    assert smallest_gap(again) >= FIRST_GAP - CLOCK_ERROR
+    assert again[-1] - (burst[-1] + LATENCY) <= 0.6, "and no more than that"
     assert len(again) == 8
+
+
+def test_a_second_burst_of_429s_spreads_the_requests() -> None:
+    pages = names(8)
+    web = Web({A: page(*pages), **{url: [busy(), busy(), page()] for url in pages}})
+    crawl = Crawl.of(web, fetch={"perHost": 8, "workers": 8})
+    run(crawl)
+    last = web.times()[17:]
+    assert len(last) == 8
+    for number, (before, after) in enumerate(pairwise(last), 1):
+        assert after - before >= FIRST_GAP * RECOVERY**number - CLOCK_ERROR
+    assert crawl.memory.paces[1].gap > 0, "and after a restart, too"
+
+
+@pytest.mark.parametrize("jitter", [0.0, 1.0])
+def test_one_503_in_a_thousand_pages_costs_less_than_a_tenth_of_the_time(jitter: float) -> None:
+    took = []
+    for answer in (page(), [busy(status=503), page()]):
+        web = Web({A: page(*names(1000)), f"{A}400": answer}, latency=0.02)
+        crawl = Crawl.of(web, fetch={"perHost": 2})
+        crawl.jitter = jitter
+        run(crawl)
+        took.append(web.times()[-1])
+    assert took[0] == pytest.approx(10, abs=0.1)
+    assert took[0] < took[1] < 1.1 * took[0]
+
+
+def no_more_than(rate: float, burst: int) -> Callable[[float], bool]:
+    """A limit of ``rate`` per second, besides ``burst`` at once, as servers count it: by a leaky bucket."""
+    level, last = 0.0, 0.0
+
+    def allows(now: float) -> bool:
+        nonlocal level, last
+        left = max(0.0, level - (now - last) * rate)
+        if left > burst:
+            return False
+        level, last = left + 1, now
+        return True
+
+    return allows
+
+
+@pytest.mark.parametrize("burst", [0, 1, 5, 20])
+@pytest.mark.parametrize(("limit", "most_refused"), [(1, 0.03), (5, 0.03), (20, 0.02)])
+def test_it_settles_at_what_a_host_allows_and_is_rarely_refused(limit: int, most_refused: float, burst: int) -> None:
+    pages = min(200 * limit, 800)
+    web = Web({A: page(*names(pages))}, latency=0.02, allows=no_more_than(limit, burst))
+    crawl = Crawl.of(web, fetch={"perHost": 2})
+    run(crawl)
+    assert set(crawl.outcomes().values()) == {Outcome.OK}, "no page is lost to it"
+    times = web.times()
+    assert len(web.refused) <= most_refused * len(times) + 5
+    half = times[len(times) // 2 :]
+    rate = len(half) / (half[-1] - half[0])
+    assert 0.6 * limit <= rate <= 1.05 * limit
+
+
+def test_a_host_that_comes_back_from_an_outage_is_soon_asked_as_before() -> None:
+    web = Web({A: page(*names(1000))}, latency=0.02, allows=lambda now: not 2 < now < 32)
+    run(Crawl.of(web, fetch={"perHost": 2, "retries": 10}))
+    during = [at for at in web.times() if 2.1 < at < 32]
+    assert len(during) <= 10
+    back = next(at for at in web.times() if at > 32)
+    doubled = 2 * (back - during[-1])  # is what the first answer still waits for
+    assert web.times()[-1] - back <= doubled + 10 + 5 * FIRST_GAP
 
 
 # Retry-After
 
 
-def test_scenario_3_retry_after_holds_for_the_host_and_for_no_other() -> None:
+def test_scenario_03_retry_after_holds_for_the_host_and_for_no_other() -> None:
     web = Web({A: page(*names(4)), B: page(*names(50, B)), f"{A}0": [busy(7), page()]})
     run(Crawl.of(web, A, B, fetch={"perHost": 1}))
     (asked, again) = (at for url, at in web.pages if url == f"{A}0")
@@ -239,7 +314,7 @@ def test_scenario_3_retry_after_holds_for_the_host_and_for_no_other() -> None:
     assert web.times(B)[-1] <= 51 * LATENCY + 0.1, "the other host goes on at its own pace"
 
 
-def test_scenario_3_retry_after_survives_a_kill() -> None:
+def test_scenario_03_retry_after_survives_a_kill() -> None:
     web = Web({A: page(*names(4)), f"{A}0": [busy(7), page()]})
     crawl = Crawl.of(web, fetch={"perHost": 1})
 
@@ -264,7 +339,7 @@ def test_a_longer_retry_after_than_the_spec_allows_is_cut() -> None:
 # Gaps
 
 
-def test_scenario_4_a_crawl_delay_of_half_a_second_is_kept_by_eight_slots() -> None:
+def test_scenario_04_a_crawl_delay_of_half_a_second_is_kept_by_eight_slots() -> None:
     robots = {f"{A}robots.txt": text("User-agent: *\nCrawl-delay: 0.5\n")}
     web = Web({A: page(*names(30)), **robots})
     run(Crawl.of(web, fetch={"perHost": 8, "workers": 8}, robots="obey"))

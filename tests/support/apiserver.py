@@ -87,6 +87,7 @@ class ApiServer:
             f"--cert-dir={path}",
             f"--audit-policy-file={policy}",
             f"--audit-log-path={self.audit_log}",
+            "--audit-log-maxsize=2000",  # megabytes; a benchmark writes many, and whoever reads follows one file
         )
         self.admin = Api(self.url, self.kubeconfig("admin", "system:masters"))
         wait_until(lambda: self._alive() and self.admin.ready(), "a ready kube-apiserver", START_SECONDS)

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import uvloop
+from tests.support.codings import brotlied, zstded
 from tests.support.misbehaving import HTML_HEAD, Answer, Names, hang, page, site, then, to
 
 from crawljob.spec import Fetch
@@ -52,7 +53,7 @@ async def test_a_page() -> None:
         assert (exchange.url, exchange.status, exchange.error) == (here.url("/a"), 200, "")
         assert exchange.started_ns <= exchange.ended_ns
         assert sorted(line for line in here.heads[0].split("\r\n") if line) == [
-            "Accept-Encoding: gzip, deflate",
+            "Accept-Encoding: gzip, deflate, br, zstd",
             "Accept: text/html,application/xhtml+xml",
             "GET /a HTTP/1.1",
             f"Host: 127.0.0.1:{here.port}",
@@ -138,6 +139,9 @@ def deflated(data: bytes, wbits: int) -> bytes:
         ("gzip", gzip.compress(b"hello") + bytes(10)),
         ("deflate", deflated(b"hello", 15)),
         ("deflate", deflated(b"hello", -15)),
+        ("br", brotlied(b"hello")),
+        ("zstd", zstded(b"hello")),
+        ("ZSTD", zstded(b"hel") + zstded(b"lo")),
         ("identity", b"hello"),
         ("utf-8", b"hello"),
         ("", b"hello"),
@@ -163,7 +167,11 @@ async def test_a_compressed_body_may_come_byte_by_byte() -> None:
         ("deflate", deflated(b"hello" * 100, 15)[:-6], Outcome.TRUNCATED),
         ("gzip", b"<p>plain", Outcome.PROTOCOL_ERROR),
         ("gzip", gzip.compress(b"") * 100, Outcome.PROTOCOL_ERROR),
-        ("br", b"\x0b\x02\x80hello\x03", Outcome.PROTOCOL_ERROR),
+        ("br", brotlied(b"hello" * 100)[:-6], Outcome.TRUNCATED),
+        ("br", b"<p>plain", Outcome.PROTOCOL_ERROR),
+        ("zstd", zstded(b"hello" * 100)[:-6], Outcome.TRUNCATED),
+        ("zstd", b"<p>plain", Outcome.PROTOCOL_ERROR),
+        ("compress", b"\x1f\x9d\x90", Outcome.PROTOCOL_ERROR),
         ("gzip, gzip", gzip.compress(gzip.compress(b"a")), Outcome.PROTOCOL_ERROR),
     ],
 )
@@ -195,10 +203,12 @@ async def test_a_body_of_exactly_the_limit_is_kept() -> None:
         page(b"", length=5_000_000_000_000),
         page(gzip.compress(b"x" * 1025), "Content-Encoding: gzip"),
         page(gzip.compress(bytes(50_000_000)), "Content-Encoding: gzip"),
+        page(brotlied(b"x" * 1025), "Content-Encoding: br"),
+        page(zstded(b"x" * 1025), "Content-Encoding: zstd"),
         HTML_HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + b"200\r\n%b\r\n" % bytes(512) * 9,
         HTML_HEAD + b"\r\n" + bytes(2000),
     ],
-    ids=["announced", "huge", "gzip", "bomb", "chunked", "endless"],
+    ids=["announced", "huge", "gzip", "bomb", "br", "zstd", "chunked", "endless"],
 )
 async def test_a_byte_more_is_too_large(answer: bytes) -> None:
     fetched = await one(then(answer, "hang"), max_body_bytes=1024)

@@ -1,12 +1,18 @@
-"""Pages made to hurt: two hundred of them are parsed in a process that may use 256 MiB, and all are answered."""
+"""Pages made to hurt: what they cost in memory is measured in a process of their own, and all are answered."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
+from collections.abc import Callable
+from random import Random
 
 import pytest
+from tests.support.codings import COMPRESS, bomb
+from tests.support.misbehaving import page as served
+from tests.support.misbehaving import site
 
 from durable_crawler.parse import parse
 from durable_crawler.parse_guard import SMALL, harmless
@@ -87,6 +93,66 @@ def test_two_hundred_hostile_pages_fit_in_256_mib() -> None:
     seen = json.loads(done.stdout)
     assert seen["pages"] == 200
     assert seen["peak_mib"] < LIMIT_MIB, done.stderr
+
+
+VICTIM = r"""
+import asyncio, ipaddress, json, pathlib, sys
+from crawljob.spec import Fetch
+from durable_crawler.clock import SystemClock
+from durable_crawler.fetch import Fetcher
+
+PROC = pathlib.Path("/proc/self")
+
+
+def memory(field):
+    return int((PROC / "status").read_text().split(field + ":")[1].split()[0]) * 1024
+
+
+async def main(max_body_bytes, warm, bomb):
+    allowed = (ipaddress.ip_network("127.0.0.0/8"),)
+    async with Fetcher(Fetch(max_body_bytes=max_body_bytes), SystemClock(), allowed=allowed) as client:
+        assert (await client.fetch(warm)).outcome == "ok"
+        (PROC / "clear_refs").write_text("5")  # the peak begins here
+        before = memory("VmRSS")
+        fetched = await client.fetch(bomb)
+        growth = memory("VmHWM") - before
+    print(json.dumps({"outcome": fetched.outcome, "decoded": fetched.body_bytes, "growth": growth}))
+
+
+asyncio.run(main(int(sys.argv[1]), *sys.argv[2:]))
+"""
+
+MIB = 1 << 20
+
+
+def thousandfold(coding: str, size: int) -> bytes:
+    """Decodes to 1,000 times as much: with a KiB of noise in each MiB, where the coding would do better than that."""
+    chance = Random(33)
+    noisy = b"".join(chance.randbytes(1024) + bytes(MIB - 1024) for _ in range(size // MIB))
+    packed = COMPRESS[coding](noisy if coding in ("br", "zstd") else bytes(size))
+    assert 900 < size / len(packed) < 1100
+    return packed
+
+
+@pytest.mark.parametrize("limit", [4 * MIB, 256 * MIB], ids=["by default", "at most"])
+@pytest.mark.parametrize("make", [thousandfold, bomb], ids=["thousandfold", "zeros"])
+@pytest.mark.parametrize("coding", COMPRESS)
+async def test_scenario_33_a_bomb_is_stopped_by_8_mib_and_costs_less_than_32_mb(
+    coding: str, make: Callable[[str, int], bytes], limit: int
+) -> None:
+    field = f"Content-Encoding: {coding}"
+    answers = {"/": served(COMPRESS[coding](b"<p>"), field), "/bomb": served(make(coding, 256 * MIB), field)}
+    async with site({**answers}) as here:
+        victim = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", VICTIM, str(limit), here.url(), here.url("/bomb")),
+            stdout=subprocess.PIPE,
+        )
+        out, _ = await victim.communicate()
+    assert victim.returncode == 0
+    seen = json.loads(out)
+    assert seen["outcome"] == "too_large"
+    assert seen["decoded"] <= 8 * MIB
+    assert seen["growth"] < 32_000_000
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from ipaddress import ip_network
 from typing import Any
 
 import pytest
+from tests.support.codings import bomb, brotlied, zstded
 from tests.support.misbehaving import (
     HTML_HEAD,
     Answer,
@@ -45,6 +46,7 @@ LIMIT = 64 * 1024
 BUFFERS = 16 * 1024 * 1024
 """What two sockets of loopback and a transport may hold besides what the crawler took."""
 
+MIB = 1024 * 1024
 CHUNKED = HTML_HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
 GZIP = "Content-Encoding: gzip"
 
@@ -188,12 +190,18 @@ WAYS: dict[str, Way] = {
     ),
     "sends a gzip bomb": Way(page(gzip.compress(bytes(50_000_000)), GZIP), TOO_LARGE),
     "sends a deflate bomb": Way(page(raw_deflate(bytes(50_000_000)), "Content-Encoding: deflate"), TOO_LARGE),
+    "sends a br bomb": Way(page(bomb("br", 512 * MIB), "Content-Encoding: br"), TOO_LARGE),
+    "sends a zstd bomb": Way(page(bomb("zstd", 512 * MIB), "Content-Encoding: zstd"), TOO_LARGE),
     "sends a bomb below the limit": Way(
         page(gzip.compress(bytes(50_000_000)), GZIP), TOO_LARGE, received=16 * 1024 * 1024, fields=ROOMY
     ),
     "sends gzip in gzip": Way(page(gzip.compress(gzip.compress(b"<p>")), f"{GZIP}, gzip"), PROTOCOL),
-    "sends br unasked": Way(page(b"\x0b\x02\x80hello\x03", "Content-Encoding: br"), PROTOCOL),
-    "sends zstd unasked": Way(page(b"\x28\xb5\x2f\xfd", "Content-Encoding: zstd"), PROTOCOL),
+    "sends zstd in br": Way(page(brotlied(zstded(b"<p>")), "Content-Encoding: zstd, br"), PROTOCOL),
+    "sends compress unasked": Way(page(b"\x1f\x9d\x90", "Content-Encoding: compress"), PROTOCOL),
+    "needs a large window for zstd": Way(page(zstded(b"<p>" * 999, 24), "Content-Encoding: zstd"), PROTOCOL),
+    "sends garbage behind br": Way(page(brotlied(b"<p>") + b"garbage", "Content-Encoding: br"), PROTOCOL),
+    "cuts br short": Way(page(brotlied(b"hello" * 99)[:-2], "Content-Encoding: br"), TRUNCATED, again=True),
+    "cuts zstd short": Way(page(zstded(b"hello" * 99)[:-2], "Content-Encoding: zstd"), TRUNCATED, again=True),
     "calls plain text gzip": Way(page(b"<p>plain", GZIP), PROTOCOL),
     "cuts gzip short": Way(page(gzip.compress(b"hello" * 99)[:-9], GZIP), TRUNCATED, again=True),
     "sends gzip of a hundred members": Way(page(gzip.compress(b"") * 100, GZIP), PROTOCOL),

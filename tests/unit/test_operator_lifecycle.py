@@ -476,6 +476,16 @@ def test_what_holds_a_crawl_up_is_an_event_once(fields: dict[str, Any], reason: 
     assert again.announcements == ()
 
 
+def test_the_last_end_is_one_event() -> None:
+    """As what it means for the job: both have the same reason, and an Event is one per reason."""
+    owner = with_running()
+    done = decide(owner, around(owner, ended(owner, 0, message=summary())), NOW)
+    assert [(said.note.reason, said.warning) for said in done.announcements] == [("CrawlFinished", False)]
+    owner = with_running(restartPolicy={"backoffLimit": 0})
+    over = decide(owner, around(owner, ended(owner, 1)), NOW)
+    assert [said.note.reason for said in over.announcements] == ["Error", "BackoffLimitExceeded"]
+
+
 def test_a_refusal_is_an_event_once() -> None:
     """The quota's own words."""
     owner = job()

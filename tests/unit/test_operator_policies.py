@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -315,6 +317,45 @@ async def test_progress_is_read_at_most_once_per_interval() -> None:
     """From the Pod itself, and a crawler that does not answer is no error."""
     (port,) = free_ports(1)
     clock = [0.0]
+    pod = running(job())
+    async with ProgressReader(30, lambda: clock[0]) as reader:
+        async with answering(port) as asked:
+            found = await reader.read("job", pod, port)
+            assert found is not None
+            assert (found.done, found.pending, found.rate) == (4, 2, 1.2)
+            assert await reader.read("job", pod, port) is None
+            assert reader.due_in("job", pod) == 30
+            clock[0] = 31
+            assert await reader.read("job", pod, port) is not None
+        clock[0] = 62
+        assert await reader.read("job", pod, port) is None
+    assert len(asked) == 2
+
+
+async def test_a_silent_pod_is_asked_less_and_less_often() -> None:
+    """Each question costs a worker a second; a new Pod is asked at once, and one that speaks again as before."""
+    (port,) = free_ports(1)
+    clock = [0.0]
+    first, second = running(job()), running(job(), "pod-2")
+    async with ProgressReader(30, lambda: clock[0]) as reader:
+        waits = []
+        for _ in range(7):
+            assert await reader.read("job", first, port) is None
+            waits.append(reader.due_in("job", first))
+            clock[0] += waits[-1]
+        assert waits == [30, 60, 120, 240, 480, 480, 480]
+        assert reader.due_in("job", second) == 0
+        assert await reader.read("job", second, port) is None
+        assert reader.due_in("job", second) == 30
+        async with answering(port):
+            clock[0] += 30
+            assert await reader.read("job", second, port) is not None
+            assert reader.due_in("job", second) == 30
+
+
+@asynccontextmanager
+async def answering(port: int) -> AsyncIterator[list[int]]:
+    """A crawler that tells its counts, and how often it was asked for them."""
     asked = []
 
     async def progress(_: web.Request) -> web.Response:
@@ -326,19 +367,10 @@ async def test_progress_is_read_at_most_once_per_interval() -> None:
     runner = web.AppRunner(app)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", port).start()
-    pod = running(job())
-    async with ProgressReader(30, lambda: clock[0]) as reader:
-        found = await reader.read("job", pod, port)
-        assert found is not None
-        assert (found.done, found.pending, found.rate) == (4, 2, 1.2)
-        assert await reader.read("job", pod, port) is None
-        assert reader.due_in("job", pod) == 30
-        clock[0] = 31
-        assert await reader.read("job", pod, port) is not None
+    try:
+        yield asked
+    finally:
         await runner.cleanup()
-        clock[0] = 62
-        assert await reader.read("job", pod, port) is None
-    assert len(asked) == 2
 
 
 def test_the_decision_takes_new_counts_with_their_time() -> None:

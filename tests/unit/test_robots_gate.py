@@ -171,7 +171,7 @@ async def test_who_is_given_up_says_why() -> None:
     assert (verdict.retry_ms, verdict.cause) == (None, "the proxy http://p.example:3128 does not let the crawl through")
 
 
-async def test_scenario_14_it_recovers() -> None:
+async def test_scenario_14_a_robots_txt_recovers_at_the_second_try() -> None:
     world = World(CUT_OFF, GOOD)
     gate = world.gate()
     assert isinstance(await gate.verdict(f"{HERE}/a"), Unreachable)
