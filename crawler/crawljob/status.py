@@ -40,6 +40,7 @@ class PodRef(_Status):
 
     name: str
     uid: str
+    started_at: Time | None = Field(None, description="Since when its crawler runs.")
 
 
 class Termination(_Status):
@@ -73,6 +74,10 @@ class CrawlJobStatus(_Status):
     attempt: int = Field(0, description="Number of the current or last Pod, from 1.")
     restarts: int = Field(0, description="Pods that ended before the crawl did, each counted once by its UID.")
     consecutive_failures: int = Field(0, description="Counted failures since the last healthy run.")
+    unhealthy_ends: int = Field(
+        0,
+        description="Pods in a row that ended unasked, counted or not, since the last healthy run.",
+    )
     current_pod: PodRef | None = None
     last_termination: Termination | None = None
     history: tuple[Termination, ...] = Field((), max_length=HISTORY_MAX, description="Latest ends, newest first.")

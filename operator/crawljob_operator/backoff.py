@@ -5,7 +5,6 @@ The jitter follows from the CrawlJob and the attempt: a reconcile that is repeat
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import timedelta
 
 from crawljob.lifecycle import Backoff, RestartPolicy
@@ -30,17 +29,9 @@ def delay(policy: Backoff, streak: int, uid: str, attempt: int) -> timedelta:
     return timedelta(seconds=min(wait, policy.max_seconds) * factor)
 
 
-def streak(history: Iterable[Termination], policy: RestartPolicy) -> int:
-    """Unhealthy ends in a row, newest first, counted towards backoffLimit or not: fifty evictions wait as well."""
-    number = 0
-    for end in history:
-        if end.reason in REQUESTED:
-            continue
-        if healthy(end, policy):
-            # A healthy run begins the row anew: its own end is the first of it.
-            return number + 1
-        number += 1
-    return number
+def longest(policy: Backoff) -> timedelta:
+    """No wait is longer than this."""
+    return timedelta(seconds=policy.max_seconds * (1 + JITTER))
 
 
 def healthy(end: Termination, policy: RestartPolicy) -> bool:

@@ -13,7 +13,7 @@ from enum import Enum, auto
 
 from crawljob.exitcodes import NOT_COUNTED, NOT_RETRIABLE, ExitCode
 from crawljob.lifecycle import PodFailurePolicy
-from crawljob.status import MESSAGE_MAX, Termination
+from crawljob.status import MESSAGE_MAX, PodRef, Termination
 from crawljob.summary import Progress, RunSummary, parse_summary
 from crawljob_operator import times
 from crawljob_operator.failurepolicy import Verdict, judge
@@ -108,12 +108,13 @@ def classify(pod: Pod, requested: str, now: datetime, policy: PodFailurePolicy =
     )
 
 
-def vanished(pod_uid: str, requested: str, now: datetime) -> Ending:
-    """A Pod that we had recorded is gone and nobody saw how it ended."""
+def vanished(pod: PodRef, requested: str, now: datetime) -> Ending:
+    """A Pod that we had recorded is gone and nobody saw how it ended, nor when: it is taken to have run until now."""
     termination = Termination(
-        pod_uid=pod_uid,
+        pod_uid=pod.uid,
         reason=requested or "PodDeleted",
         message="The Pod was stopped by the operator." if requested else "The Pod was deleted before its end was seen.",
+        started_at=pod.started_at,
         finished_at=times.text(now),
     )
     return Ending(Outcome.RESTART, termination)

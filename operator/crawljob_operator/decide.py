@@ -104,6 +104,7 @@ def _decision(view: View, plan: Plan) -> Decision:
             "attempt": ledger.attempt,
             "restarts": ledger.restarts,
             "consecutive_failures": ledger.consecutive_failures,
+            "unhealthy_ends": ledger.unhealthy_ends,
             "current_pod": ledger.current_pod,
             "last_termination": ledger.last,
             "history": ledger.history,
@@ -126,10 +127,11 @@ def _decision(view: View, plan: Plan) -> Decision:
         actions=(
             *plan.actions,
             *_unused_configs(job.uid, seen, view.pod),
+            *creation.restored(view),
             *isolation.restored(view),
             *volume.upkeep(job, seen, now),
         ),
-        announcements=(*_announced(view, plan), *plan.announcements),
+        announcements=(*_announced(view, plan), *plan.announcements, *creation.lost(view)),
         recheck_at=recheck,
     )
 

@@ -14,6 +14,9 @@ from crawljob_operator.conditions import find
 from crawljob_operator.identity import request_mark
 from crawljob_operator.observed import Job, Note, Pod
 
+DEADLINES = ("DeadlineExceeded", "StartDeadlineExceeded")
+"""Reasons of a Failed job whose Pod we stop ourselves."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
@@ -22,6 +25,7 @@ class Ledger:
     attempt: int
     restarts: int
     consecutive_failures: int
+    unhealthy_ends: int
     current_pod: PodRef | None
     last: Termination | None
     history: tuple[Termination, ...]
@@ -41,6 +45,7 @@ class Ledger:
             attempt=status.attempt,
             restarts=status.restarts,
             consecutive_failures=status.consecutive_failures,
+            unhealthy_ends=status.unhealthy_ends,
             current_pod=status.current_pod,
             last=status.last_termination,
             history=status.history,
@@ -60,17 +65,22 @@ def settle(job: Job, pod: Pod | None, now: datetime) -> Ledger:
     status, uid = job.status, job.uid
     policy = job.spec.restart_policy if job.spec else RestartPolicy()
     ledger = Ledger.of(status)
+    if ledger.next_restart is not None:
+        # A clock that was ahead when this was written must not cost its whole error.
+        ledger = replace(
+            ledger, next_restart=min(ledger.next_restart, times.ceil(now + backoff.longest(policy.backoff)))
+        )
     requested = requested_stop(status)
     recorded = status.current_pod
     if recorded is not None and (pod is None or pod.uid != recorded.uid):
         if not ledger.knows(recorded.uid):
-            ledger = _enter(ledger, vanished(recorded.uid, requested, now), uid, policy, now)
+            ledger = _enter(ledger, vanished(recorded, requested, now), uid, policy, now)
         ledger = replace(ledger, current_pod=None)
     if pod is None:
         return ledger
     ledger = replace(
         ledger,
-        current_pod=PodRef(name=pod.name, uid=pod.uid),
+        current_pod=_recorded(pod, recorded),
         attempt=pod.attempt or ledger.attempt,
         start_time=ledger.start_time or times.text(pod.created_at or now),
     )
@@ -84,8 +94,15 @@ def settle(job: Job, pod: Pod | None, now: datetime) -> Ledger:
         return ledger
     since = healthy_at(pod, policy)
     if since is not None and since <= now:
-        ledger = replace(ledger, consecutive_failures=0)
+        ledger = replace(ledger, consecutive_failures=0, unhealthy_ends=0)
     return replace(ledger, next_restart=None)
+
+
+def _recorded(pod: Pod, before: PodRef | None) -> PodRef:
+    since = None if pod.running_since is None else times.text(pod.running_since)
+    if since is None and before is not None and before.uid == pod.uid:
+        since = before.started_at
+    return PodRef(name=pod.name, uid=pod.uid, started_at=since)
 
 
 def follows(job: Job, pod: Pod | None) -> bool:
@@ -95,6 +112,9 @@ def follows(job: Job, pod: Pod | None) -> bool:
 
 def requested_stop(status: CrawlJobStatus) -> str:
     """Why we asked the current Pod to stop: it was written down before the deletion; empty when we did not ask."""
+    failed = find(status.conditions, "Failed")
+    if failed is not None and failed.status == "True" and failed.reason in DEADLINES:
+        return failed.reason
     restarting, suspended = find(status.conditions, "Restarting"), find(status.conditions, "Suspended")
     if (
         restarting is not None
@@ -138,9 +158,11 @@ def _enter(ledger: Ledger, ending: Ending, uid: str, policy: RestartPolicy, now:
     ledger = with_progress(ledger, ending.progress, now)
     if ending.outcome is Outcome.FINISHED:
         return replace(ledger, complete=Note(end.reason, end.message))
-    failures = 0 if backoff.healthy(end, policy) else ledger.consecutive_failures
-    failures += int(end.counted)
-    ledger = replace(ledger, restarts=ledger.restarts + 1, consecutive_failures=failures)
+    # A healthy run begins both rows anew: its own end is the first of them.
+    fresh = backoff.healthy(end, policy)
+    failures = (0 if fresh else ledger.consecutive_failures) + int(end.counted)
+    unhealthy = (0 if fresh else ledger.unhealthy_ends) + int(end.reason not in backoff.REQUESTED)
+    ledger = replace(ledger, restarts=ledger.restarts + 1, consecutive_failures=failures, unhealthy_ends=unhealthy)
     if ending.outcome is Outcome.FATAL:
         verdict = ending.verdict
         if verdict is None:
@@ -152,8 +174,7 @@ def _enter(ledger: Ledger, ending: Ending, uid: str, policy: RestartPolicy, now:
         return replace(ledger, failed=Note("BackoffLimitExceeded", message))
     if end.reason in backoff.REQUESTED:
         return ledger
-    row = max(backoff.streak(history, policy), failures, 1)
-    wait = backoff.delay(policy.backoff, row, uid, ledger.restarts)
+    wait = backoff.delay(policy.backoff, max(unhealthy, failures), uid, ledger.restarts)
     return replace(ledger, next_restart=times.ceil(now + wait))
 
 

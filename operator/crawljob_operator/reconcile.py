@@ -104,7 +104,7 @@ class Reconciler:
             self._observer.written(job, decision.status)
             await self._announce(job, decision, now)
         applied = await apply(self._kube, job, decision.actions, self._image, self._network)
-        if seen.pod is not None and seen.pod.owner_uid == job.uid and not seen.pod.ended:
+        if seen.pod is not None and seen.pod.owner_uid == job.uid and seen.pod.running_since is not None:
             self._tidied[job.uid] = (seen.pod.uid, seen.config_name)
         _remember(self._refusals, job, applied.refused, accepted=applied.changed, now=now)
         _remember(self._resize_refusals, job, applied.resize_refused, accepted=False, now=now)
@@ -137,9 +137,10 @@ class Reconciler:
         )
 
     async def _configs(self, job: Job, pod: Pod | None, wanted: str) -> tuple[Config, ...]:
-        """Without a Pod the one that it would use, whoever owns it; with a new Pod all of the job, to remove others.
+        """Without a Pod the one that it would use, whoever owns it; until a Pod runs all of the job, to see what it
+        needs and to remove the others.
 
-        A listing costs the API server as much as the namespace has ConfigMaps, so it is made once for each Pod.
+        A listing costs the API server as much as the namespace has ConfigMaps: not for what has long been running.
         """
         if pod is None:
             raw = await self._kube.get(CONFIGS, job.namespace, wanted) if wanted else None

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.support.builders import NOW, ended, job, summary
 
+from crawljob.status import PodRef
 from crawljob_operator.classify import Outcome, classify, vanished
 from crawljob_operator.observed import Note, Pod
 
@@ -78,7 +79,7 @@ def test_a_stop_that_we_asked_for_has_its_reason(requested: str) -> None:
     assert (stopped.reason, stopped.counted) == (requested, False)
     failed = classify(ended(job(), 1), requested, NOW).termination
     assert (failed.reason, failed.counted) == ("Error", True)
-    assert vanished("u", requested, NOW).termination.reason == requested
+    assert vanished(PodRef(name="p", uid="u"), requested, NOW).termination.reason == requested
 
 
 def test_a_message_says_what_helps() -> None:

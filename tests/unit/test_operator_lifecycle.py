@@ -127,6 +127,36 @@ def test_a_crawl_that_finished_in_its_last_second_is_complete() -> None:
     assert condition(decision, "Complete") == ("True", "CrawlFinished")
 
 
+def test_a_pod_that_vanished_has_run_until_then() -> None:
+    """Its start was written down: its time counts, its health too, and its span has a length."""
+    owner = with_running(activeDeadlineSeconds=10_000)
+    assert owner.status.current_pod is not None
+    assert owner.status.current_pod.started_at is not None
+    gone = decide(owner, around(owner), NOW + timedelta(seconds=9000))
+    assert gone.status.active_seconds == 9030
+    assert gone.status.last_termination is not None
+    assert gone.status.last_termination.started_at == owner.status.current_pod.started_at
+
+
+def test_the_last_pod_of_a_job_that_ran_out_of_time_is_entered() -> None:
+    """With why it was stopped; a restart that is requested later finds no end that nobody had seen."""
+    owner = job(activeDeadlineSeconds=20)
+    overdue = running(owner)
+    owner = after(owner, decide(owner, around(owner, overdue), NOW))
+    assert (owner.status.phase, owner.status.history) == ("Failed", ())
+    dead = replace(ended(owner, 143, ran=40), deleting=True)
+    owner = after(owner, decide(owner, around(owner, dead), NOW + timedelta(seconds=9)))
+    (end,) = owner.status.history
+    assert (end.reason, end.counted, owner.status.active_seconds) == ("DeadlineExceeded", False, 40)
+    assert (owner.status.phase, owner.status.restarts) == ("Failed", 0)
+    week = NOW + timedelta(days=7)
+    assert decide(owner, around(owner), week).status == owner.status, "quiet"
+    asked = after(owner, decide(owner, around(owner), week), activeDeadlineSeconds=20, restartRequestedAt="x")
+    decision = decide(asked, around(asked), week)
+    assert (decision.actions, decision.status.history) == ((CreatePod(2, 920),), (end,))
+    assert [said.note.reason for said in decision.announcements] == []
+
+
 # startDeadlineSeconds
 
 
@@ -312,6 +342,51 @@ def test_scenario_37_an_edit_ends_the_backoff() -> None:
     assert decide(after(mended, decision), around(mended), NOW).actions == (CreatePod(2),)
 
 
+# The wait before a restart
+
+
+def test_what_went_well_does_not_make_the_next_wait_longer() -> None:
+    """Six crawls that finished at once, each asked for, and then one failure."""
+    owner = job()
+    for number in range(1, 7):
+        spec = {"restartRequestedAt": f"run {number}"}
+        owner = after(owner, decide(owner, around(owner), NOW), **spec)
+        done = ended(owner, 0, f"pod-{number}", ran=5, message=summary())
+        owner = after(owner, decide(owner, around(owner, done), NOW))
+        assert owner.status.phase == "Complete"
+    owner = after(owner, decide(owner, around(owner), NOW), restartRequestedAt="last")
+    failed = decide(owner, around(owner, ended(owner, 1, "pod-7", ran=5)), NOW)
+    assert failed.recheck_at is not None
+    assert failed.recheck_at - NOW <= timedelta(seconds=12)
+
+
+def test_a_requested_restart_begins_the_waits_anew() -> None:
+    """A job that failed at its limit had long waits; the next run has done nothing yet."""
+    owner = with_running(restartPolicy={"backoffLimit": 5})
+    for number in range(1, 7):
+        owner = after(owner, decide(owner, around(owner, ended(owner, 1, f"pod-{number}", ran=5)), NOW))
+    assert (owner.status.phase, owner.status.unhealthy_ends) == ("Failed", 6)
+    spec: dict[str, Any] = {"restartPolicy": {"backoffLimit": 5}, "restartRequestedAt": "x"}
+    owner = after(owner, decide(owner, around(owner), NOW), **spec)
+    owner = after(owner, decide(owner, around(owner), NOW), **spec)
+    failed = decide(owner, around(owner, ended(owner, 1, "pod-9", ran=5)), NOW)
+    assert failed.status.phase == "Restarting"
+    assert failed.recheck_at is not None
+    assert failed.recheck_at - NOW <= timedelta(seconds=12)
+
+
+def test_a_clock_that_was_ahead_costs_one_wait_at_most() -> None:
+    """Written a day ahead, read under the right time; and not moved on by every look."""
+    owner = with_running()
+    dead = ended(owner, 1)
+    owner = after(owner, decide(owner, around(owner, dead), NOW + timedelta(days=1)))
+    decision = decide(owner, around(owner, dead), NOW)
+    assert decision.recheck_at is not None
+    assert decision.recheck_at - NOW <= timedelta(seconds=331)
+    again = decide(after(owner, decision), around(owner, dead), NOW + timedelta(seconds=60))
+    assert again.recheck_at == decision.recheck_at
+
+
 # podFailurePolicy
 
 
@@ -452,6 +527,22 @@ def test_an_existing_claim_excludes_what_describes_a_new_one(other: dict[str, An
     """Whatever would be ignored is refused."""
     with pytest.raises(InvalidInputError, match=r"storage: existingClaim excludes size"):
         manifest.parse({"seeds": ["https://a.example/"], "storage": {"existingClaim": "kept", **other}})
+
+
+@pytest.mark.parametrize("ran_before", [False, True])
+def test_scenario_48_what_is_taken_away_under_a_waiting_pod_is_made_again(ran_before: bool) -> None:
+    """Nothing protects the claim of a Pod that has no node; without it the Pod would wait for ever."""
+    owner = job()
+    if ran_before:
+        owner = after(owner, decide(owner, around(owner, ended(owner, 1)), NOW))
+    waiting = pod(owner, "pod-2", unscheduled=Note("Unschedulable", "no node"))
+    config = render.config_name(owner, owner.spec) if owner.spec else ""
+    decision = decide(owner, Seen(pod=waiting, config_name=config), NOW)
+    assert decision.actions == (CreateVolume(), CreateConfig())
+    said = [announcement.note.reason for announcement in decision.announcements]
+    assert ("FrontierLost" in said) is ran_before
+    started = running(owner, "pod-2")
+    assert decide(owner, Seen(pod=started, config_name=config), NOW).actions == ()
 
 
 # Events

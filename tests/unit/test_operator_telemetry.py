@@ -19,7 +19,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 from prometheus_client.parser import text_string_to_metric_families
-from tests.support.builders import NOW, UID, around, ended, job, running, summary
+from tests.support.builders import NOW, UID, around, ended, job, pod, summary
 from tests.support.otlp import COLLECTORS, PROTOCOLS, Faulty, Protocol, grpc_collector, text_attributes
 
 from crawljob import __version__
@@ -327,8 +327,8 @@ def test_a_crawl_that_failed_is_an_error_and_so_is_its_last_attempt() -> None:
     assert dict(crawl.attributes or {})["error.type"] == "InvalidConfiguration"
 
 
-def test_a_pod_that_nobody_saw_end_has_an_instant() -> None:
-    seen = replace(job(), status=decide(job(), around(job(), running(job())), NOW).status)
+def test_a_pod_that_nobody_saw_start_or_end_has_an_instant() -> None:
+    seen = replace(job(), status=decide(job(), around(job(), pod(job())), NOW).status)
     later = NOW + timedelta(seconds=400)
     telemetry = telemetry_for("http://127.0.0.1:1")
     telemetry.written(seen, decide(seen, around(seen), later).status)

@@ -298,11 +298,14 @@ class World(RuleBasedStateMachine):
         """By hand."""
         self.policies.clear()
 
-    @precondition(lambda self: self.volume is not None and self.pod is None)
-    @rule()
-    def the_volume_is_deleted(self) -> None:
-        """The user deletes the volume."""
-        self.volume = None
+    @precondition(lambda self: self.pod is None or (self.pod.running_since is None and not self.foreign))
+    @rule(volume=st.booleans(), config=st.booleans())
+    def what_nothing_protects_is_deleted(self, volume: bool, config: bool) -> None:
+        """The user deletes the volume or the ConfigMap; a running Pod's volume is protected."""
+        if volume and not (self.pod is not None and self.pod.ended):
+            self.volume = None
+        if config:
+            self.configs.pop(self.config_name(), None)
 
     @invariant()
     def every_end_is_counted_once(self) -> None:

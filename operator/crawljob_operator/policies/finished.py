@@ -9,6 +9,7 @@ from crawljob_operator import times
 from crawljob_operator.actions import Action, DeleteJob
 from crawljob_operator.conditions import holds
 from crawljob_operator.identity import spec_hash
+from crawljob_operator.ledger import settle
 from crawljob_operator.observed import Job, Pod
 from crawljob_operator.policies.view import stopped
 
@@ -29,6 +30,7 @@ def reopened(job: Job) -> CrawlJobStatus | None:
             "completion_time": None,
             "active_seconds": 0,
             "consecutive_failures": 0,
+            "unhealthy_ends": 0,
             "next_restart_time": None,
         }
     )
@@ -40,8 +42,13 @@ def rest(job: Job, pod: Pod | None, now: datetime) -> tuple[CrawlJobStatus, tupl
     edited = job.spec is not None and ran not in ("", spec_hash(job.spec))
     conditions = tuple(_told(condition, job.generation, edited=edited) for condition in job.status.conditions)
     completed = times.parse(job.status.completion_time) or now
+    ledger = settle(job, pod, now)  # the last Pod's end, where the job was over before it; it concludes nothing
     status = job.status.model_copy(
         update={
+            "last_termination": ledger.last,
+            "history": ledger.history,
+            "active_seconds": ledger.active_seconds,
+            "progress": ledger.progress,
             "observed_generation": job.generation,
             "conditions": conditions,
             "completion_time": times.text(completed),
