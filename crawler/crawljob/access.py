@@ -120,7 +120,8 @@ class Header(Model):
 
     origin: Origin = Field(
         description="Scheme, host and port that the header is sent to, robots.txt included, and to nothing else: not "
-        "to http where this says https, and not behind a redirect elsewhere. Its host must be that of a seed."
+        "to http where this says https, and not behind a redirect elsewhere. Its host must be that of a seed; together "
+        "with fetch.proxy it must be https, or the proxy would read the value."
     )
     name: FieldName = Field(
         description="The header's name, such as Authorization; not one of those that the crawler sends itself."

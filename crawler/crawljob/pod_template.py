@@ -21,6 +21,31 @@ RESERVED_LABELS = ("app.kubernetes.io/name", "app.kubernetes.io/component", "app
 RESERVED_ENVIRONMENT = frozenset({"TRACEPARENT", "OTEL_RESOURCE_ATTRIBUTES", "K8S_POD_NAME", "K8S_POD_UID"})
 """Variables that the operator sets itself."""
 
+FORBIDDEN_ANNOTATIONS = (
+    # Read by the API server, the kubelet or the container runtime: profiles, devices, another sandbox.
+    "container.apparmor.security.beta.kubernetes.io/",
+    "container.seccomp.security.alpha.kubernetes.io/",
+    "seccomp.security.alpha.kubernetes.io/",
+    "security.alpha.kubernetes.io/",
+    "cdi.k8s.io/",
+    "dev.gvisor.",
+    "io.katacontainers.",
+    "io.kubernetes.cri-o.",
+    "run.oci.",
+    # Read by the network: other networks, other addresses, past the NetworkPolicy.
+    "cni.projectcalico.org/",
+    "k8s.ovn.org/",
+    "k8s.v1.cni.cncf.io/",
+    "ovn.kubernetes.io/",
+    "v1.multus-cni.io/",
+    # Read by a mesh's webhook, which adds the volumes that they name.
+    "sidecar.istio.io/userVolume",
+)
+"""Beginnings of annotations by which a Pod gets more than the restricted profile and its NetworkPolicy give it.
+
+What a cluster's own webhooks make of others only its administrators know, who must bound that themselves.
+"""
+
 _QUALIFIED = r"^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$"
 _LABEL_VALUE = r"^([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$"
 
@@ -118,7 +143,10 @@ class PodTemplate(Model):
         default_factory=dict, max_length=64, description="More labels; those of the operator cannot be set."
     )
     annotations: dict[Key, Annotated[str, Field(max_length=16_384)]] = Field(
-        default_factory=dict, max_length=64, description="Annotations, for example those of a service mesh."
+        default_factory=dict,
+        max_length=64,
+        description="Annotations, for example those of a service mesh; none that change the Pod's confinement or its "
+        "networks.",
     )
     resources: Resources = Field(default_factory=Resources, description="Requests and limits of the container.")
     node_selector: dict[Key, LabelValue] = Field(
@@ -150,6 +178,14 @@ class PodTemplate(Model):
         if ours:
             raise ValueError(f"{', '.join(ours)}: set by the operator itself")
         return labels
+
+    @field_validator("annotations")
+    @classmethod
+    def _restricted(cls, annotations: dict[str, str]) -> dict[str, str]:
+        forbidden = [key for key in annotations if key.startswith(FORBIDDEN_ANNOTATIONS)]
+        if forbidden:
+            raise ValueError(f"{', '.join(forbidden)}: would change the Pod's confinement or its networks; remove it")
+        return annotations
 
     @field_validator("env")
     @classmethod

@@ -207,7 +207,9 @@ class Fetch(Model):
         "Outside a cluster it is the file that --ca-bundle names.",
     )
     proxy: Proxy | None = Field(
-        None, description="A proxy that all requests go through; the environment's proxies never are."
+        None,
+        description="A proxy that all requests go through; the environment's proxies never are. While it cannot be "
+        "reached the crawl waits for it, without end unless activeDeadlineSeconds says otherwise.",
     )
 
 
@@ -375,16 +377,17 @@ class CrawlJobSpec(Model):
         return self
 
     @model_validator(mode="after")
-    def _headers_are_for_seeds(self) -> Self:
+    def _headers_get_there_and_nowhere_else(self) -> Self:
         """Not in CEL: 1000 seeds against 32 headers are beyond its cost budget."""
         approved = {authority(seed) for seed in self.seeds} if self.fetch.headers else set()
-        self._refuse(
-            [
-                (("fetch", "headers", number, "origin"), "is on no seed's host: the crawl would never go there")
-                for number, header in enumerate(self.fetch.headers)
-                if authority(header.origin) not in approved
-            ]
-        )
+        problems: list[tuple[tuple[str | int, ...], str]] = []
+        for number, header in enumerate(self.fetch.headers):
+            where = ("fetch", "headers", number, "origin")
+            if authority(header.origin) not in approved:
+                problems.append((where, "is on no seed's host: the crawl would never go there"))
+            if self.fetch.proxy is not None and header.origin.startswith("http:"):
+                problems.append((where, "is http: fetch.proxy would read the value; use https, or no proxy"))
+        self._refuse(problems)
         return self
 
     def _refuse(self, problems: list[tuple[tuple[str | int, ...], str]]) -> None:

@@ -14,6 +14,9 @@ Phase = Literal["Pending", "Running", "Restarting", "Suspended", "Complete", "Fa
 ConditionType = Literal["Ready", "StorageReady", "Suspended", "Restarting", "Complete", "Failed", "Stalled"]
 
 MESSAGE_MAX = 1024
+"""Of a Pod's end: a status holds a dozen of these."""
+CONDITION_MESSAGE_MAX = 32_768
+"""``metav1.Condition``'s own bound: an invalid spec has one message for all its problems."""
 HISTORY_MAX = 10
 
 Time = Annotated[str, WithJsonSchema({"type": "string", "format": "date-time"})]
@@ -30,7 +33,7 @@ class Condition(_Status):
     type: ConditionType
     status: Literal["True", "False", "Unknown"]
     reason: str = Field(min_length=1, max_length=64, pattern="^[A-Za-z]+$")
-    message: str = Field("", max_length=MESSAGE_MAX)
+    message: str = Field("", max_length=CONDITION_MESSAGE_MAX)
     last_transition_time: Time
     observed_generation: int = 0
 

@@ -1,7 +1,7 @@
 """What a crawl brings along to be let in: header values and certificates, read once from files before it starts.
 
-Called by the command line, used by ``fetch``. The only module that sees the values: they are in no error, no log, no
-``repr``, no span and no table.
+Called by the command line. The only one that reads the values; ``fetch`` puts them on the wire. They are in no error,
+no log, no ``repr``, no span and no table.
 """
 
 from __future__ import annotations

@@ -7,7 +7,6 @@ Called by the engine for each claimed page. Nothing that the network or a server
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -143,7 +142,7 @@ class Fetcher:
     """Fetches pages over kept connections. Made and closed inside a running event loop.
 
     ``allowed`` are ranges that may be connected to although they are not global unicast. ``access`` is what was read
-    from files. ``tls`` replaces its context, and without either certificates are verified by the system's authorities.
+    from files; without a context in it certificates are verified by the system's authorities.
     """
 
     def __init__(
@@ -153,11 +152,9 @@ class Fetcher:
         *,
         allowed: Sequence[Network] = (),
         access: Access | None = None,
-        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._clock = clock
         access = access or Access()
-        tls = tls or access.tls
         self._headers = access.headers
         self._proxy = None if spec.proxy is None else URL(spec.proxy.url)
         self._total = seconds(spec.total_timeout)
@@ -170,7 +167,7 @@ class Fetcher:
             limit=spec.workers,
             limit_per_host=spec.per_host,
             keepalive_timeout=KEEP_ALIVE,
-            ssl=True if tls is None else tls,
+            ssl=True if access.tls is None else access.tls,
         )
         self._session = aiohttp.ClientSession(
             connector=connector,
@@ -264,8 +261,9 @@ class Fetcher:
                 return _End(Outcome.OK, body=await self._body(attempt, response, wanted))
             if status < 200:
                 return _End(Outcome.PROTOCOL_ERROR, f"status {status} was not asked for")
-            if status == 407 and self._proxy is not None:
-                raise refusal(self._proxy, status)  # a site has no proxy to ask credentials for
+            if status == 407 and self._proxy is not None and attempt.current.startswith("http:"):
+                # A site has no proxy to ask credentials for. What comes through a tunnel is the site's all the same.
+                raise refusal(self._proxy, status)
             attempt.retry_after = self._retry_after(headers.get("Retry-After"))
             await _drain(response)
             if status in redirects.STATUSES:

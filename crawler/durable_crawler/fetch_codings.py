@@ -133,5 +133,6 @@ class _Brotli:
             part = self._stream.process(data, output_buffer_limit=_BROTLI_STEP)
             out += part
             if len(part) < _BROTLI_STEP or len(out) >= max_length:
-                return bytes(out[:max_length])
+                del out[max_length:]  # not a slice of it, which would be one more copy of up to 4 MiB
+                return bytes(out)
             data = b""  # the library has kept what it has not read, and may have more of what it has

@@ -1,7 +1,9 @@
 """The way through an http proxy: the connection to it, and the tunnel for https (RFC 9110 section 9.3.6).
 
-Used by ``fetch_connector``. Whose failure it is must be told apart: a proxy that cannot be reached says nothing of any
-host, a proxy that says no is not a site that does, and a proxy that could not get through speaks for the host.
+Used by ``fetch_connector``. Whose failure it is must be told apart: a proxy that cannot be reached, or hangs up instead
+of answering a CONNECT, says nothing of any host; a proxy that says no is not a site that does; and a proxy that could
+not get through speaks for the host. Where that cannot be told, it is charged to the host, which is left alone for a
+while then: a proxy that is silent may be waiting for it, and without a tunnel so may one that hangs up.
 """
 
 from __future__ import annotations
@@ -34,10 +36,11 @@ async def connected(connect: Callable[[str, int], Awaitable[socket]], proxy: URL
     try:
         return await connect(proxy.raw_host or "", proxy.port or 80)
     except Failure as failure:
-        refused = failure.outcome is Outcome.ADDRESS_REFUSED
         detail = f"{_name(proxy)}: {failure.detail}"
-        _warnings.warning("proxy", "%s%s", detail, "" if refused else "; the crawl waits for it")
-        raise Failure(Outcome.PROXY_REFUSED if refused else Outcome.PROXY_UNREACHABLE, detail) from None
+        if failure.outcome is not Outcome.ADDRESS_REFUSED:
+            raise _away(detail) from None
+        _warnings.warning("proxy", "%s", detail)
+        raise Failure(Outcome.PROXY_REFUSED, detail) from None
 
 
 async def tunnel(sock: socket, proxy: URL, host: str, port: int, within: float) -> None:
@@ -53,12 +56,14 @@ async def tunnel(sock: socket, proxy: URL, host: str, port: int, within: float) 
     except TimeoutError:
         sock.close()
         raise Failure(Outcome.CONNECT_TIMEOUT, f"{name} opened no tunnel within {within:g} s") from None
-    except OSError as error:
-        sock.close()
-        raise Failure(Outcome.CONNECT_ERROR, f"{name} opened no tunnel: {error}") from None
     except BaseException:
         sock.close()
         raise
+
+
+def _away(detail: str) -> Failure:
+    _warnings.warning("proxy", "%s; the crawl waits for it", detail)
+    return Failure(Outcome.PROXY_UNREACHABLE, detail)
 
 
 def refusal(proxy: URL, status: int) -> Failure:
@@ -71,15 +76,19 @@ def refusal(proxy: URL, status: int) -> Failure:
 async def _asked(sock: socket, authority: str, name: str) -> bytes:
     """The head of the answer to a CONNECT, with what came behind it."""
     loop = asyncio.get_running_loop()
-    await loop.sock_sendall(sock, f"CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n".encode())
     head = b""
-    while _HEAD_END.search(head) is None:
-        data = await loop.sock_recv(sock, 4096)
-        if not data:
-            raise Failure(Outcome.CONNECT_ERROR, f"{name} closed the connection instead of opening a tunnel")
-        head += data
-        if len(head) > _HEAD_MAX:
-            raise Failure(Outcome.PROTOCOL_ERROR, f"{name} does not answer as a proxy")
+    try:
+        await loop.sock_sendall(sock, f"CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n".encode())
+        while _HEAD_END.search(head) is None:
+            data = await loop.sock_recv(sock, 4096)
+            if not data:
+                raise ConnectionError("it closed the connection")
+            head += data
+            if len(head) > _HEAD_MAX:
+                raise Failure(Outcome.PROTOCOL_ERROR, f"{name} does not answer as a proxy")
+    except OSError as error:
+        detail = f"{name} opened no tunnel: {error}"
+        raise Failure(Outcome.CONNECT_ERROR, detail) if b"\n" in head else _away(detail) from None
     return head
 
 

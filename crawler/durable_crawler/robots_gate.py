@@ -26,7 +26,8 @@ UNREACHABLE_WAITS_MS = (300_000, 600_000, 1_200_000)
 """Waits after each failure to reach a robots.txt; after the last one the origin is given up."""
 
 PROXY_WAIT_MS = 30_000
-"""Wait for a proxy that cannot be reached. It has the fault, so that no origin is given up for it."""
+"""Wait for a proxy that cannot be reached. It has the fault: it is waited for as long as the run lasts, and what is
+known of an origin stays as it was, so that none is given up for it."""
 
 _PARSED_KEPT = 512  # parsed files in memory; the others are read back from the frontier
 
@@ -65,6 +66,8 @@ class Unreachable:
     retry_ms: int | None
     cause: str = field(default="", compare=False)
     """Why, where this run has asked for it."""
+    outcome: Outcome = Outcome.ROBOTS_UNREACHABLE
+    """What that is to a page: ``PROXY_UNREACHABLE`` where it is not the origin's doing."""
 
 
 Verdict = Allowed | Disallowed | Unreachable
@@ -81,11 +84,14 @@ class RobotsGate:
         self._known: dict[str, KnownRobots] = {}
         self._parsed: OrderedDict[str, tuple[KnownRobots, Robots]] = OrderedDict()
         self._causes: dict[str, str] = {}
+        self._held_up: dict[str, Unreachable] = {}  # by the proxy
         self._asking: dict[str, asyncio.Lock] = {}
 
     async def verdict(self, url: str) -> Verdict:
         """Judge the canonical ``url``; the first question about an origin fetches its robots.txt."""
         known = await self._of(origin(url))
+        if isinstance(known, Unreachable):
+            return known
         if known.failures:
             given_up = known.failures > len(UNREACHABLE_WAITS_MS)
             return Unreachable(None if given_up else known.expires_ms, self._causes.get(known.origin, ""))
@@ -94,34 +100,44 @@ class RobotsGate:
             return Disallowed(robots.denying_line(url), robots.crawl_delay)
         return Allowed(robots.crawl_delay)
 
-    async def _of(self, where: str) -> KnownRobots:
-        if self._fresh(where) is None:
+    async def _of(self, where: str) -> KnownRobots | Unreachable:
+        found = self._fresh(where)
+        if found is None:
             async with self._asking.setdefault(where, asyncio.Lock()):  # one question, however many pages wait
-                if self._fresh(where) is None:
-                    self._known[where] = await self._learn(where)
-        return self._known[where]
+                found = self._fresh(where) or await self._learn(where)
+        return found
 
-    def _fresh(self, where: str) -> KnownRobots | None:
+    def _fresh(self, where: str) -> KnownRobots | Unreachable | None:
+        now = self._clock.wall_ms()
+        held_up = self._held_up.get(where)
+        if held_up is not None and held_up.retry_ms is not None and now < held_up.retry_ms <= now + PROXY_WAIT_MS:
+            return held_up
         known = self._known.get(where)
         if known is None:
             return None
-        now = self._clock.wall_ms()
         self._known[where] = known = _by_the_clock(known, now)
         given_up = known.failures > len(UNREACHABLE_WAITS_MS)
         return known if given_up or now < known.expires_ms else None
 
-    async def _learn(self, where: str) -> KnownRobots:
+    async def _learn(self, where: str) -> KnownRobots | Unreachable:
+        self._held_up.pop(where, None)
         before = self._known.get(where) or await self._store.robots_of(where)
         now = self._clock.wall_ms()
         if before is not None:
             before = _by_the_clock(before, now)
+            self._known[where] = before
             if before.expires_ms > now or before.failures > len(UNREACHABLE_WAITS_MS):
                 return before
         fetched = await self._fetch(f"{where}/robots.txt")
-        known = judge(where, fetched, before, self._clock.wall_ms())
+        now = self._clock.wall_ms()
+        if fetched.outcome is Outcome.PROXY_UNREACHABLE:
+            self._held_up[where] = held_up = Unreachable(now + PROXY_WAIT_MS, fetched.error, fetched.outcome)
+            return held_up
+        known = judge(where, fetched, before, now)
         if known.failures:
             self._causes[where] = fetched.error
         await self._store.keep_robots(known)
+        self._known[where] = known
         return known
 
     def _robots(self, known: KnownRobots) -> Robots:
@@ -139,7 +155,7 @@ def judge(where: str, fetched: Fetched, before: KnownRobots | None, now_ms: int)
     """What an answer for a robots.txt means (RFC 9309 section 2.3.1).
 
     2xx is the file, whatever its type. 4xx means that there is none, except 429, which is about us. Everything else, an
-    endless redirect included, means that nobody knows.
+    endless redirect included, means that nobody knows. That a proxy was not reached is no answer, and not judged here.
     """
     status = fetched.status or 0
     if fetched.outcome is Outcome.OK:
@@ -153,8 +169,6 @@ def judge(where: str, fetched: Fetched, before: KnownRobots | None, now_ms: int)
     if before is not None and not before.failures and now_ms < before.answered_ms + 2 * CACHED_MS:
         # A good copy is used for another day while the file cannot be reached (section 2.4).
         return replace(before, expires_ms=now_ms + UNREACHABLE_WAITS_MS[0])
-    if fetched.outcome is Outcome.PROXY_UNREACHABLE:
-        return KnownRobots(where, b"", 1, now_ms + PROXY_WAIT_MS)
     wait = UNREACHABLE_WAITS_MS[min(failures, len(UNREACHABLE_WAITS_MS)) - 1]
     return KnownRobots(where, b"", failures, now_ms + wait)
 

@@ -53,7 +53,7 @@ def execute(
     terminal = log_format == "auto" and sys.stderr.isatty()
     logs.configure("warning" if terminal else log_level, "text" if terminal or log_format == "text" else "json")
     summary = _run_loop(_crawl(job, db, access, show_bar=terminal))
-    _log.info(summary.message, extra={"summary": summary.model_dump(mode="json", by_alias=True)})
+    _log.info(summary.message, extra={"summary": summary.model_dump(mode="json", by_alias=True, exclude_none=True)})
     if terminal:
         sys.stdout.write(f"{summary.message}\n")
     if TERMINATION_LOG.exists():
@@ -77,7 +77,7 @@ async def _crawl(job: CrawlJobFile, db: Path, access: Access, *, show_bar: bool)
     try:
         frontier = await SqliteFrontier.open(db, _admission(job.spec), max_pages=job.spec.scope.max_pages, clock=clock)
     except FrontierError as error:
-        return _failed(error.exit_code, _REASONS[error.exit_code], str(error), Progress())
+        return _failed(error.exit_code, _REASONS[error.exit_code], str(error), None)
     try:
         try:
             return await _crawl_with(job, access, frontier, stop, clock, show_bar=show_bar)
@@ -207,7 +207,7 @@ def _bug(error: Exception, frontier: SqliteFrontier) -> RunSummary:
     return _failed(ExitCode.INFRASTRUCTURE, "Error", text, frontier.snapshot.progress())
 
 
-def _failed(code: ExitCode, reason: str, message: str, progress: Progress) -> RunSummary:
+def _failed(code: ExitCode, reason: str, message: str, progress: Progress | None) -> RunSummary:
     return RunSummary(
         outcome="failed", reason=reason, message=message, exit_code=code, progress=progress, version=__version__
     )

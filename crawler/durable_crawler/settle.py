@@ -75,8 +75,10 @@ class Effect(Enum):
     """It could not be reached at all."""
 
 
-def effect_on_host(fetched: Fetched) -> Effect:
-    """What ``fetched`` says about its host."""
+def effect_on_host(fetched: Fetched) -> Effect | None:
+    """What ``fetched`` says about its host; ``None`` where the proxy spoke, or was silent, in its place."""
+    if fetched.outcome in (Outcome.PROXY_REFUSED, Outcome.PROXY_UNREACHABLE):
+        return None
     if fetched.outcome in _UNCONNECTED:
         return Effect.UNCONNECTED
     return Effect.OVERLOADED if fetched.host_incident else Effect.ANSWERED

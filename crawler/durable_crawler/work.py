@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
@@ -31,11 +30,17 @@ from durable_crawler.urls import authority
 BIG_BODY_BYTES = 256 * 1024
 """Bodies above are parsed in a thread: they would hold up the event loop, and a thread hop costs little beside them."""
 
+MANY_COMPARISONS = 20_000
+"""Links of a page times patterns of the spec; more take longer than some 10 ms, and are made in a thread as well."""
+
 PARSERS = 2
-"""Large pages that are parsed at once; more would only take turns on the interpreter's lock."""
+"""Large pages that are read at once; more would only take turns on the interpreter's lock."""
 
 MayFollow = Callable[[str], Awaitable[Outcome | None]]
 """Asked before each hop of a redirect: ``None``, or the outcome that forbids it."""
+
+ReadPage = tuple[Parsed, Sequence[Link]]
+"""What a page says, and its links, those outside of the spec too: the frontier keeps them until an edit admits them."""
 
 
 class Fetcher(Protocol):
@@ -99,6 +104,7 @@ class Work:
         self._background = Background(PARSERS, "parser")
         self._product = product_token(spec.fetch.user_agent)
         self._scope = Scope.of(spec)
+        self._patterns = len(spec.scope.include) + len(spec.scope.exclude)
         self._approved = {host.authority: host.id for host in frontier.hosts.values()}
 
     async def page(self, job: Job) -> None:
@@ -122,7 +128,7 @@ class Work:
         fetched = await self._fetch(job)
         if fetched.outcome is Outcome.PROXY_UNREACHABLE:  # neither the page's fault nor its host's
             return await self._leave(job, self._clock.wall_ms() + PROXY_WAIT_MS)
-        parsed = await self._parse(job, fetched)
+        parsed, links = await self._read(job, fetched)
         decision = settle(
             fetched,
             job.lease.retries,
@@ -138,7 +144,6 @@ class Work:
             case RetryLater():
                 return await self._defer(job, Deferral(self._clock.wall_ms() + round(decision.delay * 1000), host))
             case Done():
-                links = self._links(job, fetched, parsed)
                 return await self._finish(job, _result(job, fetched, decision.outcome, parsed, links), links, host)
 
     async def _refused(self, lease: Lease) -> Result | Unreachable | None:
@@ -170,8 +175,8 @@ class Work:
                 return None
             case Disallowed():
                 return Outcome.ROBOTS_DISALLOWED
-            case Unreachable():
-                return Outcome.ROBOTS_UNREACHABLE
+            case Unreachable(outcome=outcome):
+                return outcome
 
     async def _leave(self, job: Job, until_ms: int) -> str:
         """Give the page back uncharged; its host is left alone until then."""
@@ -191,35 +196,46 @@ class Work:
         job.stages.append(Stage("fetch", started, self._clock.wall_ns()))
         return fetched
 
-    async def _parse(self, job: Job, fetched: Fetched) -> Parsed | None:
+    async def _read(self, job: Job, fetched: Fetched) -> tuple[Parsed | None, Sequence[Link]]:
+        """What the page says, and its links. What takes long is done beside the loop, which has deadlines to keep."""
+        if fetched.outcome is Outcome.REDIRECT_EXCLUDED:
+            return None, [self._link(fetched.hops[-1].location, job.lease.depth)]
         if fetched.body is None:
-            return None
+            return None, ()
         started = self._clock.wall_ns()
-        limit = self._spec.scope.max_links_per_page
         call = partial(
             parse,
             fetched.body,
             fetched.content_type,
             fetched.final_url,
-            limit,
+            self._spec.scope.max_links_per_page,
             robots_tags=fetched.robots_tags,
             product=self._product,
             follow=self._spec.scope.follow,
         )
-        parsed = None
+        depth = job.lease.depth + 1
         if len(fetched.body) > BIG_BODY_BYTES:
-            with suppress(OSError):  # no thread to be had: then it is parsed here
-                parsed = await self._background.run(call)
-        parsed = parsed or call()
+            parsed, links = await self._beside(lambda: self._judged(call(), depth))
+        else:
+            parsed = call()
+            judge = partial(self._judged, parsed, depth)
+            many = len(self._wanted(parsed)) * self._patterns > MANY_COMPARISONS
+            _, links = await self._beside(judge) if many else judge()
         job.stages.append(Stage("parse", started, self._clock.wall_ns()))
         job.links = len(parsed.links)
-        return parsed
+        return parsed, links
+
+    async def _beside(self, call: Callable[[], ReadPage]) -> ReadPage:
+        """What ``call`` gives, which needs nothing that changes: from a thread, or from here if none is to be had."""
+        try:
+            return await self._background.run(call)
+        except OSError:
+            return call()
 
     def _effect(self, lease: Lease, fetched: Fetched, close_for: float | None) -> HostState | None:
         """Tell the board how the host behaved; what the frontier must remember of it, if anything changed."""
-        now = self._clock.monotonic()
-        changed = self._board.behaved(lease.host_id, effect_on_host(fetched), now, close_for)
-        if not changed:
+        now, effect = self._clock.monotonic(), effect_on_host(fetched)
+        if effect is None or not self._board.behaved(lease.host_id, effect, now, close_for):
             return None
         closed_for = max(0.0, self._board.closed_until(lease.host_id) - now)
         return HostState(self._board.pace(lease.host_id).kept, self._clock.wall_ms() + round(closed_for * 1000))
@@ -239,15 +255,12 @@ class Work:
         job.lost = verdict is Verdict.LOST
         return settled
 
-    def _links(self, job: Job, fetched: Fetched, parsed: Parsed | None) -> Sequence[Link]:
-        """All links, those outside of the spec too: the frontier keeps them for when an edited spec admits them."""
-        if fetched.outcome is Outcome.REDIRECT_EXCLUDED:
-            return [self._link(fetched.hops[-1].location, job.lease.depth)]
-        if parsed is None:
-            return ()
+    def _judged(self, parsed: Parsed, depth: int) -> ReadPage:
+        return parsed, [self._link(url, depth) for url in self._wanted(parsed)]
+
+    def _wanted(self, parsed: Parsed) -> Sequence[str]:
         # Who asks for robots to be ignored is told all links; otherwise nofollow means what it says.
-        urls = parsed.links if self._robots is not None else (*parsed.links, *parsed.nofollow_links)
-        return [self._link(url, job.lease.depth + 1) for url in urls]
+        return parsed.links if self._robots is not None else (*parsed.links, *parsed.nofollow_links)
 
     def _link(self, url: str, depth: int) -> Link:
         where = authority(url)

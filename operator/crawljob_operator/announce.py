@@ -12,11 +12,12 @@ from crawljob_operator.observed import Job
 from crawljob_operator.policies.view import Announcement
 
 MESSAGE_MAX = 1024
+_MORE = "; ... (in full in the status)"
 
 
 async def announce(kube: Kube, job: Job, announcement: Announcement, now: datetime) -> None:
     """Record an Event, or count it where the same was recorded before."""
-    reason, message = word(announcement.note.reason), announcement.note.message[:MESSAGE_MAX]
+    reason, message = word(announcement.note.reason), _shortened(announcement.note.message)
     name = identity.child_name(job.name, job.uid, reason)
     time = times.text(now)
     existing = [e async for e in kube.items(EVENTS, job.namespace, fields=f"metadata.name={name}", limit=1)]
@@ -54,3 +55,11 @@ async def announce(kube: Kube, job: Job, announcement: Announcement, now: dateti
         )
     except ConflictError:
         return  # somebody has just recorded it
+
+
+def _shortened(message: str) -> str:
+    """The API server takes no longer one; the CrawlJob's status has it all."""
+    if len(message) <= MESSAGE_MAX:
+        return message
+    kept = message[: MESSAGE_MAX - len(_MORE)]
+    return (kept.rpartition("; ")[0] or kept) + _MORE

@@ -56,7 +56,7 @@ async def apply(
     kube: Kube, job: Job, actions: tuple[Action, ...], default_image: str, network: NetworkSettings
 ) -> Applied:
     """Execute. Raises ``ApiError`` or a network error where asking again later may help."""
-    changed, resize_refused = False, None
+    changed, resize_refused, volume_open = False, None, False
     for action in actions:
         match action:
             case DeletePod(name, uid):
@@ -66,9 +66,17 @@ async def apply(
             case DeletePolicy(name, uid):
                 await _delete(kube, POLICIES, job.namespace, name, uid)
             case DeleteJob(uid):
-                await _delete(kube, CRAWLJOBS, job.namespace, job.name, uid)
+                if volume_open:  # with the job would go a volume that is to stay: the next look, at once, decides
+                    changed = True
+                else:
+                    await _delete(kube, CRAWLJOBS, job.namespace, job.name, uid)
             case ChangeVolume():
-                resize_refused = await _change_volume(kube, job, action)
+                try:
+                    resize_refused = await _change_volume(kube, job, action)
+                except (NotFoundError, ConflictError):
+                    volume_open = True  # another one has the name by now, or none
+                else:
+                    volume_open = resize_refused is not None
             case CreateVolume() | CreateConfig() | CreatePolicy() | CreatePod():
                 assert job.spec is not None, "nothing is created from a spec that cannot be read"
                 resource, body = _rendered(action, job, job.spec, default_image, network)
@@ -105,20 +113,25 @@ async def _delete(kube: Kube, resource: Resource, namespace: str, name: str, uid
 
 
 async def _change_volume(kube: Kube, job: Job, change: ChangeVolume) -> Refused | None:
-    patch: Raw = {"metadata": {"uid": change.uid}}  # another claim of that name is another UID: a conflict
+    """Whose it is first, and by itself: a size that is refused must not take that along."""
     if change.owned is not None:
-        patch["metadata"]["ownerReferences"] = render.owner_references(job) if change.owned else None
-    if change.size is not None:
-        patch["spec"] = {"resources": {"requests": {"storage": change.size}}}
+        owners = render.owner_references(job) if change.owned else None
+        await _patch_volume(kube, job, change, {"metadata": {"ownerReferences": owners}})
+    if change.size is None:
+        return None
     try:
-        await kube.patch(VOLUMES, job.namespace, change.name, patch)
-    except (NotFoundError, ConflictError):
-        return None  # the next look tells
+        await _patch_volume(kube, job, change, {"spec": {"resources": {"requests": {"storage": change.size}}}})
     except ApiError as error:
-        if change.size is None or error.status not in (403, 422):
+        if error.status not in (403, 422):
             raise
         return Refused(Note("ResizePending", error.message), stalled=False)
     return None
+
+
+async def _patch_volume(kube: Kube, job: Job, change: ChangeVolume, patch: Raw) -> None:
+    """Raises ``ConflictError`` where another claim has the name: that is another UID."""
+    guarded = {**patch, "metadata": {**patch.get("metadata", {}), "uid": change.uid}}
+    await kube.patch(VOLUMES, job.namespace, change.name, guarded)
 
 
 async def _create(kube: Kube, resource: Resource, body: Raw) -> Refused | None:
@@ -138,16 +151,18 @@ async def _create(kube: Kube, resource: Resource, body: Raw) -> Refused | None:
 
 def _refusal(error: ApiError, kind: str) -> Refused | None:
     """What a refusal means; ``None`` for what is only a moment's trouble of the API server."""
-    message = f"{kind}: {error.message}"
-    if error.status == 403 and error.reason == "NamespaceTerminating":
-        return Refused(Note("NamespaceTerminating", message), stalled=False)
-    # The second is a quota that its controller has not counted yet.
-    if error.status == 403 and any(words in error.message for words in ("exceeded quota", "status unknown for quota")):
-        return Refused(Note("QuotaExceeded", message), stalled=False)
-    if error.status == 403 and "cannot create resource" not in error.message:
-        return Refused(Note("PodAdmissionRejected" if kind == "Pod" else "AdmissionRejected", message), stalled=True)
-    if error.status in (400, 422):
-        return Refused(Note("PodAdmissionRejected" if kind == "Pod" else "AdmissionRejected", message), stalled=True)
-    if error.status >= 500 and "webhook" in error.message:
-        return Refused(Note("WebhookUnavailable", message), stalled=False)
-    return None
+    match error.status:
+        case 403 if error.reason == "NamespaceTerminating":
+            reason, stalled = error.reason, False
+        # The second is a quota that its controller has not counted yet.
+        case 403 if any(words in error.message for words in ("exceeded quota", "status unknown for quota")):
+            reason, stalled = "QuotaExceeded", False
+        case 403 if "cannot create resource" in error.message:  # a right that the operator's account has not got
+            reason, stalled = "Forbidden", True
+        case 400 | 403 | 422:
+            reason, stalled = "PodAdmissionRejected" if kind == "Pod" else "AdmissionRejected", True
+        case status if status >= 500 and "webhook" in error.message:
+            reason, stalled = "WebhookUnavailable", False
+        case _:
+            return None
+    return Refused(Note(reason, f"{kind}: {error.message}"), stalled)

@@ -20,15 +20,19 @@ from crawljob.spec import Telemetry as TelemetrySpec
 from crawljob_operator import logs, names, netsettings
 from crawljob_operator.handlers import Watches
 from crawljob_operator.health import HealthServer
-from crawljob_operator.kube import Kube
+from crawljob_operator.kube import NETWORK_ERRORS, ApiError, Kube
 from crawljob_operator.netsettings import NetworkSettings
 from crawljob_operator.progress import ProgressReader
 from crawljob_operator.reconcile import Reconciler
 from crawljob_operator.telemetry import Telemetry
+from crawljob_operator.trouble import Reporting
 from crawljob_operator.watchdog import Resync, missing, watch_over
 from crawljob_operator.workqueue import WorkQueue
 
 log = logging.getLogger(__name__)
+
+STOP_SECONDS = 2.0
+"""How long what was cancelled may take to end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,8 @@ async def operate(options: Options) -> int:
         ProgressReader(options.progress_interval) as progress,
     ):
         reconciler = Reconciler(kube, progress, options.crawler_image, options.network, observer=telemetry)
-        queue = WorkQueue(reconciler.reconcile, observer=telemetry)
+        handler = Reporting(kube, reconciler.reconcile)
+        queue = WorkQueue(handler, observer=telemetry, ordinary=(ApiError, *NETWORK_ERRORS))
         telemetry.stats.queue_depth = queue.depth
         resync = Resync(kube, options.namespaces, options.resync, queue.wake, telemetry)
         if not await _unless(stop, resync.first()):
@@ -78,6 +83,7 @@ async def operate(options: Options) -> int:
         tasks = [asyncio.create_task(part, name=name) for name, part in parts.items()]
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         failed = [task for task in tasks if task.done() and task.get_name() != "stop"]
+        health.dead = bool(failed)
         for task in failed:
             log.error("%s ended: %s", task.get_name(), task.exception() if not task.cancelled() else "cancelled")
         watches.stop()
@@ -87,6 +93,25 @@ async def operate(options: Options) -> int:
         # A watch may hang in a handshake; the process ends all the same.
         await asyncio.wait(tasks, timeout=5)
         return 1 if failed and not stop.is_set() else 0
+
+
+async def _to_the_end(options: Options) -> int:
+    """Operate, and then end the process whatever still runs in it.
+
+    A watch of kopf's that waits between two attempts swallows its cancellation and goes on for ever: who waited for it
+    would have a process that lives and hears nothing.
+    """
+    code = await operate(options)
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    if left:
+        _, left = await asyncio.wait(left, timeout=STOP_SECONDS)
+    if left:
+        log.warning("ending in spite of %s", ", ".join(sorted(task.get_name() for task in left)))
+        logging.shutdown()
+        os._exit(code)
+    return code
 
 
 def _on_signals(stop: asyncio.Event) -> None:
@@ -180,7 +205,7 @@ def _network(_: click.Context, __: click.Parameter, value: str | None) -> Networ
     envvar=names.ENV_NETWORK_POLICY,
     callback=_network,
     metavar="JSON",
-    help="The chart's networkPolicy values: whether crawls get a NetworkPolicy, and where DNS and the collector are.",
+    help="The chart's networkPolicy values: whether crawls get one, where DNS and the collector are, and limits.",
 )
 @click.option(
     names.FLAG_OTLP_ENDPOINT,
@@ -226,7 +251,7 @@ def main(
         network,
         TelemetrySpec(endpoint=otlp_endpoint, protocol=otlp_protocol),
     )
-    sys.exit(asyncio.run(operate(options)))
+    sys.exit(asyncio.run(_to_the_end(options)))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, get_args
 
-from crawljob.status import MESSAGE_MAX, Condition, ConditionType
+from crawljob.status import CONDITION_MESSAGE_MAX, Condition, ConditionType
 from crawljob_operator import times
 from crawljob_operator.observed import Note
 
@@ -56,7 +56,7 @@ def merged(
                 type=kind,
                 status=want.status,
                 reason=word(want.note.reason),
-                message=want.note.message[:MESSAGE_MAX],
+                message=want.note.message[:CONDITION_MESSAGE_MAX],
                 last_transition_time=times.text(now) if last is None or changed else last.last_transition_time,
                 observed_generation=generation,
             )

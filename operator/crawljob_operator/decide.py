@@ -83,7 +83,7 @@ def decide(job: Job, seen: Seen, now: datetime) -> Decision:
         ledger = replace(ledger, active_seconds=0)  # what is asked for anew has all its time
     view = View(job, seen, pod, ledger, now)
     plan = next(plan for policy in POLICIES if (plan := policy(view)) is not None)
-    return _decision(view, plan)
+    return _decision(view, isolation.told(view, plan))
 
 
 def _decision(view: View, plan: Plan) -> Decision:
@@ -150,9 +150,7 @@ def _unused_configs(uid: str, seen: Seen, pod: Pod | None) -> tuple[Action, ...]
 
 def _announced(view: View, plan: Plan) -> tuple[Announcement, ...]:
     """Events for what is new in this status: each once, because the status that carries it is written once."""
-    said = [
-        Announcement(Note(end.reason, f"The Pod ended: {described(end)}"), end.counted) for end in view.ledger.entered
-    ]
+    said: list[Announcement] = []
     kinds: tuple[tuple[ConditionType, bool], ...] = (("Complete", False), ("Failed", True), ("Stalled", True))
     for kind, warning in kinds:
         want = plan.more.get(kind)
@@ -172,4 +170,7 @@ def _announced(view: View, plan: Plan) -> tuple[Announcement, ...]:
         reason = word(plan.ready.note.reason)
         if reason not in _NOTHING_WRONG and (ready is None or ready.reason != reason):
             said.append(Announcement(plan.ready.note, warning=True))
-    return tuple(said)
+    # What an end led to is said in its place where both have one name: the Event would count it twice.
+    reasons = {announcement.note.reason for announcement in said}
+    ends = [end for end in view.ledger.entered if end.reason not in reasons]
+    return (*(Announcement(Note(e.reason, f"The Pod ended: {described(e)}"), e.counted) for e in ends), *said)

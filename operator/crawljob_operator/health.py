@@ -1,6 +1,9 @@
-"""The operator's own small HTTP server: ``/healthz`` (the loop turns), ``/readyz`` (all is watched), ``/metrics``.
+"""The operator's own small HTTP server: ``/healthz`` (the loop turns), ``/readyz`` (all watches exist), ``/metrics``.
 
-Liveness says nothing of the API server: restarting us would not heal it.
+Ready is when a task is there for each watch: whether it hears anything, the resync and the watchdog judge.
+
+Liveness says nothing of the API server: restarting us would not heal it. Only a process that has given up, and is about
+to end, is not well.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ class HealthServer:
         """``metrics`` gives the text of ``/metrics``; it must not wait."""
         self._host, self._port = host, port
         self._text = metrics
+        self.dead = False
         self.ready: Callable[[], bool] = lambda: False
         app = web.Application()
         app.router.add_get("/healthz", self._healthz)
@@ -36,12 +40,10 @@ class HealthServer:
         await self._runner.cleanup()
 
     async def _healthz(self, _: web.Request) -> web.Response:
-        return web.Response(text="ok\n")
+        return web.Response(status=500, text="given up\n") if self.dead else web.Response(text="ok\n")
 
     async def _readyz(self, _: web.Request) -> web.Response:
-        return (
-            web.Response(text="ok\n") if self.ready() else web.Response(status=503, text="not everything is watched\n")
-        )
+        return web.Response(text="ok\n") if self.ready() else web.Response(status=503, text="not all watches exist\n")
 
     async def _metrics(self, _: web.Request) -> web.Response:
         return web.Response(body=self._text().encode(), headers={"Content-Type": prometheus.CONTENT_TYPE})

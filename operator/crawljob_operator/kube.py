@@ -144,9 +144,9 @@ class Kube:
                 return
 
     async def create(self, resource: Resource, body: Raw) -> Raw:
-        """Create an object. Raises ``ConflictError`` when the name is taken."""
+        """Create an object. Raises ``ConflictError`` when the name is taken, ``ApiError`` for an unknown field."""
         namespace = body["metadata"]["namespace"]
-        return await self._call("POST", _path(resource, namespace), body=body, query=_MANAGER)
+        return await self._call("POST", _path(resource, namespace), body=body, query=[*_MANAGER, *_STRICT])
 
     async def delete(self, resource: Resource, namespace: str, name: str, uid: str) -> None:
         """Delete exactly this object, gracefully; that it is gone already is what was wanted."""
@@ -190,6 +190,8 @@ class Kube:
 
 
 _MANAGER = [("fieldManager", names.FIELD_MANAGER)]
+# What a CrawlJob passes on (affinity) may have a typo: without this the API server drops it and says nothing.
+_STRICT = [("fieldValidation", "Strict")]
 
 
 def _in_cluster() -> bool:

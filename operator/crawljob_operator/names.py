@@ -32,6 +32,7 @@ SELECTOR: Final = f"{LABEL_MANAGED_BY}={MANAGED_BY}"
 CONTAINER: Final = lifecycle.CONTAINER
 """The container whose end is the Pod's end; injected sidecars have other names."""
 PORT_NAME: Final = "http"
+CONFIG_VOLUME: Final = "config"
 CONFIG_FILE: Final = "crawljob.yaml"
 CONFIG_DIR: Final = "/etc/crawljob"
 SECRET_DIR: Final = "/etc/crawljob-secrets"  # noqa: S105 - a path

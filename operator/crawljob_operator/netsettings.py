@@ -1,4 +1,4 @@
-"""What a cluster must tell the operator for its NetworkPolicies: who answers DNS, and where the collector is.
+"""What a cluster must tell the operator for its NetworkPolicies: who answers DNS, where the collector is, and limits.
 
 The chart hands over its ``networkPolicy`` values as they are (``cli``); ``network`` renders policies from them. The
 peers are those of ``networking.k8s.io/v1``, checked here so that a mistake is told at the start and not by each crawl.
@@ -103,6 +103,13 @@ DNS = Rule(ports=(Port(protocol="UDP", port=53), Port(protocol="TCP", port=53)))
 """By port, whoever answers: NodeLocal DNSCache (169.254.20.10) and some clouds' DNS are in ranges otherwise refused."""
 
 
+class Limits(_Model):
+    """What a CrawlJob may ask for."""
+
+    allow_cidrs: tuple[Cidr, ...] = Field((), alias="allowCIDRs")
+    """Ranges within which all of a CrawlJob's ``network.allowCIDRs`` must lie; without any, all are allowed."""
+
+
 class NetworkSettings(_Model):
     """The chart's ``networkPolicy``."""
 
@@ -111,6 +118,8 @@ class NetworkSettings(_Model):
     """Without peers it is everybody, at these ports; it must have ports."""
     collector: Rule = Rule()
     """Without peers it is nobody."""
+    limits: Limits = Limits()
+    """They hold without policies too."""
 
     @model_validator(mode="after")
     def _dns_is_bounded(self) -> Self:

@@ -1,4 +1,4 @@
-"""The crawl's NetworkPolicy: its content, and the name that follows from it. Pure (law O11).
+"""The crawl's NetworkPolicy: its content, the name that follows from it, and what is too much. Pure (law O11).
 
 The crawler judges every address when it connects (law L11); the policy says the same outside of its process, from the
 same tables (``crawljob.ranges``). ``policies.isolation`` decides when which one is made and removed.
@@ -13,6 +13,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Any, Final
 
 from crawljob import ranges
+from crawljob.problems import Problem
 from crawljob.ranges import Network
 from crawljob.spec import CrawlJobSpec
 from crawljob_operator import identity, names
@@ -49,6 +50,20 @@ def policy_name(job: Job, spec: CrawlJobSpec, settings: NetworkSettings) -> str:
         return ""
     content = json.dumps(policy_spec(job, spec, settings), sort_keys=True)
     return identity.child_name(job.name, job.uid, "network", content)
+
+
+def beyond_limits(spec: CrawlJobSpec, settings: NetworkSettings) -> tuple[Problem, ...]:
+    """The ranges that a CrawlJob asks for and that the operator's administrators do not allow it."""
+    limits = settings.limits.allow_cidrs
+    if not limits:
+        return ()
+    widest = [ip_network(cidr) for cidr in limits]
+    message = f"is not within what this operator allows ({', '.join(limits)})"
+    return tuple(
+        Problem(f"spec.network.allowCIDRs[{number}]", f"{network} {message}")
+        for number, network in enumerate(spec.network.ranges)
+        if network not in widest and not any(_is_inside(network, wider) for wider in widest)
+    )
 
 
 def blocks(allowed: Iterable[Network]) -> list[Body]:

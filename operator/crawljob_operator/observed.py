@@ -71,6 +71,8 @@ class Pod:
     owner_uid: str = ""
     phase: str = "Pending"
     deleting: bool = False
+    gone_by: datetime | None = None
+    """When it should be gone that is being deleted: Kubernetes' ``deletionTimestamp`` has the grace in it."""
     node: str = ""
     ip: str = ""
     spec_hash: str = ""
@@ -79,7 +81,8 @@ class Pod:
     config_name: str = ""
     created_at: datetime | None = None
     ready: bool = False
-    not_ready: Note | None = None
+    node_silent: bool = False
+    """Whether it was found not ready by the node controller, because its node does not answer."""
     unscheduled: Note | None = None
     disruption: Note | None = None
     conditions: frozenset[tuple[str, str]] = frozenset()
@@ -110,6 +113,7 @@ class Pod:
         metadata, spec, status = _map(raw, "metadata"), _map(raw, "spec"), _map(raw, "status")
         labels = _map(metadata, "labels")
         conditions = {str(item.get("type")): item for item in _maps(status, "conditions")}
+        ready = _map(conditions, "Ready")
         container = _named(_maps(status, "containerStatuses"), names.CONTAINER)
         state = _map(container, "state")
         running = _map(state, "running") if "running" in state else None
@@ -121,17 +125,20 @@ class Pod:
             owner_uid=owner_uid(raw),
             phase=str(status.get("phase") or "Pending"),
             deleting=bool(metadata.get("deletionTimestamp")),
+            gone_by=times.parse(metadata.get("deletionTimestamp")),
             node=str(spec.get("nodeName") or ""),
             ip=str(status.get("podIP") or ""),
             spec_hash=str(labels.get(names.LABEL_SPEC_HASH, "")),
             request_mark=str(labels.get(names.LABEL_RESTART, "")),
             attempt=int(attempt) if attempt.isascii() and attempt.isdigit() else 0,
-            config_name=next(
-                (str(_map(v, "configMap").get("name", "")) for v in _maps(spec, "volumes") if v.get("configMap")), ""
-            ),
+            # By the volume's name: a webhook may have put a ConfigMap of its own before ours.
+            config_name=str(_map(_named(_maps(spec, "volumes"), names.CONFIG_VOLUME), "configMap").get("name") or ""),
             created_at=times.parse(metadata.get("creationTimestamp")),
-            ready=_map(conditions, "Ready").get("status") == "True",
-            not_ready=_condition(conditions, "Ready", "False"),
+            ready=ready.get("status") == "True",
+            # The kubelet says why, or that the containers are not ready; the node controller turns only this condition.
+            node_silent=ready.get("status") == "False"
+            and not ready.get("reason")
+            and _map(conditions, "ContainersReady").get("status") == "True",
             unscheduled=_condition(conditions, "PodScheduled", "False"),
             disruption=_condition(conditions, "DisruptionTarget", "True"),
             conditions=frozenset((kind, str(item.get("status"))) for kind, item in conditions.items()),
@@ -187,8 +194,8 @@ class Volume:
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
-    """A ConfigMap of this CrawlJob, or a foreign one with the name that we need."""
+class Child:
+    """An object of this CrawlJob, or a foreign one with the name that we need."""
 
     name: str
     uid: str
@@ -196,24 +203,17 @@ class Config:
 
     @classmethod
     def from_raw(cls, raw: Raw) -> Self:
-        """Read a ConfigMap as the API server returns it."""
+        """Read it as the API server returns it."""
         metadata = _map(raw, "metadata")
         return cls(str(metadata.get("name", "")), str(metadata.get("uid", "")), owner_uid(raw))
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """A NetworkPolicy of this CrawlJob, or a foreign one with the name that we need."""
+class Config(Child):
+    """A ConfigMap."""
 
-    name: str
-    uid: str
-    owner_uid: str = ""
 
-    @classmethod
-    def from_raw(cls, raw: Raw) -> Self:
-        """Read a NetworkPolicy as the API server returns it."""
-        metadata = _map(raw, "metadata")
-        return cls(str(metadata.get("name", "")), str(metadata.get("uid", "")), owner_uid(raw))
+class Policy(Child):
+    """A NetworkPolicy."""
 
 
 @dataclass(frozen=True, slots=True)

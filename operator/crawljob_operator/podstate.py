@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
+from crawljob_operator import times
 from crawljob_operator.observed import Note, Pod
 
 # The kubelet never gets past these by itself; the CrawlJob must be edited.
@@ -12,6 +13,8 @@ _NEEDS_A_PERSON = frozenset({"InvalidImageName"})
 
 PATIENCE = timedelta(seconds=10)
 """How long a Pod may be starting before its Events are read: a missing Secret stands nowhere else."""
+LATE = timedelta(seconds=60)
+"""A kubelet that is there has a Pod gone by then, after its grace."""
 
 # Kubernetes' words for "on its way", which would hide from a reader that nothing is wrong.
 _ON_ITS_WAY = frozenset({"ContainerCreating", "PodInitializing"})
@@ -33,6 +36,8 @@ def explain(pod: Pod) -> PodState:  # noqa: PLR0911 - rules in order, the first 
         return PodState(False, pod.own)
     if pod.phase == "Unknown":
         return PodState(False, Note("NodeLost", f"The state of node {pod.node} is unknown."))
+    if pod.node_silent:
+        return PodState(False, Note("NodeLost", f"Node {pod.node} does not answer; Pod {pod.name} may still crawl."))
     if pod.deleting:
         return PodState(False, Note("PodTerminating", f"Pod {pod.name} is being stopped."))
     if pod.unscheduled is not None:
@@ -46,3 +51,16 @@ def explain(pod: Pod) -> PodState:  # noqa: PLR0911 - rules in order, the first 
     where = f" on node {pod.node}" if pod.node else ""
     note = pod.warning or Note("Starting", f"Pod {pod.name} is starting{where}.")
     return PodState(False, note, starting=True)
+
+
+def leaving(pod: Pod, now: datetime) -> Note:
+    """What is said of a Pod of ours that is being deleted. Only a clock tells that nobody carries it out any more."""
+    note = explain(pod).note
+    if pod.gone_by is None or now < pod.gone_by + LATE:
+        return note
+    since = times.text(pod.gone_by)
+    return Note(
+        "NodeLost",
+        f"Pod {pod.name} should have been gone since {since}, and node {pod.node} does not confirm it; the crawl waits,"
+        " as it may still run there, until the node is back or its Node object is deleted.",
+    )

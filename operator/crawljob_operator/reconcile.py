@@ -88,7 +88,7 @@ class Reconciler:
         if raw is None:
             self._forget(self._uids.pop(key, ""))
             return None
-        job = read_job(raw)
+        job = read_job(raw, self._network)
         if self._uids.get(key, job.uid) != job.uid:
             self._forget(self._uids[key])
         self._uids[key] = job.uid
@@ -240,13 +240,14 @@ def _remember(
     )
 
 
-def read_job(raw: dict[str, Any]) -> Job:
-    """A CrawlJob as the API server returns it; a spec that cannot be used becomes its problems."""
+def read_job(raw: dict[str, Any], settings: NetworkSettings | None = None) -> Job:
+    """A CrawlJob as the API server returns it; a spec that cannot be used, or may not be, becomes its problems."""
     metadata = raw["metadata"]
     spec: CrawlJobSpec | None = None
     problems: tuple[Problem, ...] = ()
     try:
         spec = manifest.parse(raw.get("spec"))
+        problems = network.beyond_limits(spec, settings or NetworkSettings())
     except InvalidInputError as error:
         problems = error.problems
     return Job(
@@ -255,7 +256,7 @@ def read_job(raw: dict[str, Any]) -> Job:
         uid=metadata["uid"],
         generation=metadata.get("generation") or 0,
         status=CrawlJobStatus.model_validate(raw.get("status") or {}),
-        spec=spec,
+        spec=None if problems else spec,
         problems=problems,
         deleting=bool(metadata.get("deletionTimestamp")),
     )

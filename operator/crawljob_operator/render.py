@@ -23,7 +23,7 @@ TMP_SIZE = "64Mi"
 _NOT_THE_CRAWLERS = sorted(identity.NOT_IN_THE_POD | {"image", "image_pull_policy", "pod_template"})
 """What the operator alone obeys: an edit of it gives the crawler no other file."""
 
-_CONFIG_VOLUME, _DATA_VOLUME, _TMP_VOLUME = "config", "data", "tmp"
+_DATA_VOLUME, _TMP_VOLUME = "data", "tmp"
 _READ_ONLY = 0o440
 
 
@@ -32,14 +32,12 @@ def pod_name(job: Job) -> str:
     return identity.child_name(job.name, job.uid)
 
 
-def volume_name(job: Job) -> str:
-    """The claim's name; a CrawlJob that is deleted and made again has another UID and starts afresh."""
-    return identity.child_name(job.name, job.uid)
-
-
 def claim_name(job: Job, spec: CrawlJobSpec | None) -> str:
-    """The claim that the Pod uses: one that is there already, or our own."""
-    return (spec.storage.existing_claim if spec is not None else None) or volume_name(job)
+    """The claim that the Pod uses: one that is there already, or our own, which has the Pod's name.
+
+    A CrawlJob that is deleted and made again has another UID, and starts afresh.
+    """
+    return (spec.storage.existing_claim if spec is not None else None) or pod_name(job)
 
 
 def config_name(job: Job, spec: CrawlJobSpec) -> str:
@@ -82,7 +80,7 @@ def volume(job: Job, spec: CrawlJobSpec) -> Body:
     }
     if storage.storage_class_name is not None:
         body["storageClassName"] = storage.storage_class_name
-    metadata = _metadata(job, volume_name(job))
+    metadata = _metadata(job, claim_name(job, spec))
     if storage.when_deleted == "Retain":
         del metadata["ownerReferences"]
     return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": body}
@@ -133,6 +131,8 @@ def pod(job: Job, spec: CrawlJobSpec, attempt: int, default_image: str, limit_se
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
             "terminationGracePeriodSeconds": spec.pod_template.termination_grace_period_seconds,
+            # No appArmorProfile: the field is of Kubernetes 1.30. The runtime's default profile is in force without it,
+            # and the annotations that would take it away are none that a CrawlJob may have.
             "securityContext": {
                 "runAsNonRoot": True,
                 "runAsUser": names.USER_ID,
@@ -143,7 +143,7 @@ def pod(job: Job, spec: CrawlJobSpec, attempt: int, default_image: str, limit_se
             },
             "containers": [_container(job, spec, attempt, default_image)],
             "volumes": [
-                {"name": _CONFIG_VOLUME, "configMap": {"name": config_name(job, spec)}},
+                {"name": names.CONFIG_VOLUME, "configMap": {"name": config_name(job, spec)}},
                 {"name": _DATA_VOLUME, "persistentVolumeClaim": {"claimName": claim_name(job, spec)}},
                 {"name": _TMP_VOLUME, "emptyDir": {"sizeLimit": TMP_SIZE}},
                 *(volume for volume, _ in _access(spec)),
@@ -186,7 +186,7 @@ def _container(job: Job, spec: CrawlJobSpec, attempt: int, default_image: str) -
         },
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
-            {"name": _CONFIG_VOLUME, "mountPath": names.CONFIG_DIR, "readOnly": True},
+            {"name": names.CONFIG_VOLUME, "mountPath": names.CONFIG_DIR, "readOnly": True},
             {"name": _DATA_VOLUME, "mountPath": names.DATA_DIR},
             {"name": _TMP_VOLUME, "mountPath": "/tmp"},  # noqa: S108 - inside the container
             *(mount for _, mount in _access(spec)),

@@ -18,6 +18,9 @@ log = logging.getLogger(__name__)
 
 ERROR_FIRST_SECONDS = 1.0
 ERROR_MAX_SECONDS = 300.0
+WOKEN_SECONDS = 15.0
+"""A key that fails is tried no later than this when it is woken, and no sooner than its wait says: an event may be the
+echo of our own write."""
 
 
 class Key(NamedTuple):
@@ -34,10 +37,18 @@ Handler = Callable[[Key], Awaitable[float | None]]
 class WorkQueue:
     """Wakes a handler for keys. Its methods are for the event loop's own thread."""
 
-    def __init__(self, handler: Handler, workers: int = 8, observer: Observer | None = None) -> None:
+    def __init__(
+        self,
+        handler: Handler,
+        workers: int = 8,
+        observer: Observer | None = None,
+        ordinary: tuple[type[Exception], ...] = (),
+    ) -> None:
+        """``ordinary`` errors say all by themselves: only others, which are defects, are logged with a traceback."""
         self._handler = handler
         self._observer = observer or Observer()
         self._workers = workers
+        self._ordinary = ordinary
         self._ready: asyncio.Queue[Key] = asyncio.Queue()
         self._waiting: dict[Key, float] = {}
         """Since when."""
@@ -50,6 +61,8 @@ class WorkQueue:
         """Have the key worked on soon."""
         if key in self._active:
             self._again.add(key)
+        elif key in self._failures and key in self._timers:
+            self._hurry(key)
         elif key not in self._waiting:
             self._waiting[key] = time.monotonic()
             self._ready.put_nowait(key)
@@ -76,11 +89,11 @@ class WorkQueue:
                 delay = await self._handle(key)
             finally:
                 self._active.discard(key)
+            if delay is not None:
+                self._timers[key] = asyncio.get_running_loop().call_later(delay, self._due, key)
             if key in self._again:
                 self._again.discard(key)
                 self.wake(key)
-            if delay is not None and key not in self._timers:
-                self._timers[key] = asyncio.get_running_loop().call_later(delay, self._due, key)
 
     async def _handle(self, key: Key) -> float | None:
         started = time.monotonic()
@@ -95,13 +108,19 @@ class WorkQueue:
                 "reconcile failed: %s",
                 error or type(error).__name__,
                 extra={"crawljob": "/".join(key), "failures": failures, "retry_in": round(wait, 1)},
-                exc_info=failures == 1,
+                exc_info=failures == 1 and not isinstance(error, self._ordinary),
             )
             return wait
         self._failures.pop(key, None)
         self._observer.reconciled("success", time.monotonic() - started)
         log.debug("reconciled", extra={"crawljob": "/".join(key), "seconds": round(time.monotonic() - started, 3)})
         return delay
+
+    def _hurry(self, key: Key) -> None:
+        loop, timer = asyncio.get_running_loop(), self._timers[key]
+        if timer.when() - loop.time() > WOKEN_SECONDS:
+            timer.cancel()
+            self._timers[key] = loop.call_later(WOKEN_SECONDS, self._due, key)
 
     def _due(self, key: Key) -> None:
         self._timers.pop(key, None)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 from tests.support.apiserver import Api, ApiServer, Raw, die_with_parent, free_ports, stop, wait_until
 from tests.support.builders import Kubelet, crawljob, crawljobs
+from tests.support.faultproxy import FaultProxy
+from tests.support.hasty import Child, Clock
 from tests.support.toolchain import binaries
 from tests.support.toolchain.cache import Unavailable
 
@@ -23,8 +25,7 @@ from crawljob_operator import names, rbac
 
 OPERATOR = "operator"
 RESYNC_SECONDS = 2
-
-_numbers = itertools.count(1)
+SPEED = 20
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -100,13 +101,18 @@ def api(server: ApiServer) -> Api:
 
 
 @pytest.fixture
-def namespace(api: Api) -> str:
-    """A fresh namespace that enforces the restricted profile, with the account that every Pod needs."""
-    name = f"crawls-{next(_numbers)}"
-    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
-    api.create(
-        "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
-    )
+def namespace(server: ApiServer) -> Iterator[str]:
+    """A fresh namespace, without CrawlJobs when the test is over: they would keep the session's operator busy."""
+    name = make_namespace(server.admin)
+    yield name
+    server.admin.call("DELETE", crawljobs(name))
+
+
+def make_namespace(api: Api) -> str:
+    """A namespace that enforces the restricted profile, with the account that every Pod needs."""
+    metadata = {"generateName": "crawls-", "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}
+    made = api.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    name = str(made["metadata"]["name"])
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
     api.create(f"/api/v1/namespaces/{name}/serviceaccounts", account)
     return name
@@ -116,32 +122,33 @@ class Operator:
     """The operator as a process, with its own rights and no more."""
 
     def __init__(self, server: ApiServer, user: str = OPERATOR, *flags: str) -> None:
-        self._server = server
-        self._user = user
-        self._flags = flags
+        self._kubeconfig = server.kubeconfig(user)
+        self._flags: Sequence[str] = ("--resync", str(RESYNC_SECONDS), "--progress-interval", "1", *flags)
         self._log = server.folder / f"{user}.log"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | Child | None = None
         self.port = 0
 
     def start(self) -> None:
         """Start it and wait until it watches."""
+        self.launch()
+        wait_until(self.ready, "a ready operator", 30)
+
+    def launch(self) -> None:
+        """Start it, and do not wait."""
         (self.port,) = free_ports(1)
-        arguments = ["--listen", f"127.0.0.1:{self.port}", "--resync", str(RESYNC_SECONDS), "--progress-interval", "1"]
-        environment = {
-            **os.environ,
-            "KUBECONFIG": str(self._server.kubeconfig(self._user)),
-            names.ENV_CRAWLER_IMAGE: "registry.example/crawler:1",
-        }
+        environment = {"KUBECONFIG": str(self._kubeconfig), names.ENV_CRAWLER_IMAGE: "registry.example/crawler:1"}
+        self._process = self._spawn(["--listen", f"127.0.0.1:{self.port}", *self._flags], environment)
+
+    def _spawn(self, arguments: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes] | Child:
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "crawljob_operator.cli", *arguments, *self._flags],
+            return subprocess.Popen(
+                [sys.executable, "-m", "crawljob_operator.cli", *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=environment,
+                env={**os.environ, **environment},
                 preexec_fn=die_with_parent,  # noqa: PLW1509 - it makes one system call
             )
-        wait_until(self.ready, "a ready operator", 30)
 
     def ready(self) -> bool:
         """Whether it says that it watches; fails when it has ended."""
@@ -172,9 +179,44 @@ class Operator:
         assert self._process is not None
         return stop(self._process)
 
+    def ended(self) -> int | None:
+        """Its exit code, once it has ended by itself."""
+        assert self._process is not None
+        return self._process.poll()
+
     def log(self) -> str:
         """Everything it has logged."""
         return self._log.read_text(errors="replace") if self._log.exists() else ""
+
+
+class HastyOperator(Operator):
+    """An operator behind a proxy for which time passes faster; its limits are the product's own."""
+
+    def __init__(self, server: ApiServer, proxy: FaultProxy, speed: float, *flags: str) -> None:
+        super().__init__(server)
+        self._kubeconfig, self._flags = proxy.kubeconfig, flags
+        self._log = server.folder / f"{proxy.kubeconfig.stem}.log"
+        self.clock = Clock(speed)
+        self.poison = ""
+
+    def at_end(self, event: threading.Event) -> None:
+        """Set the event as soon as the process ends by itself."""
+        process = self._process
+        assert isinstance(process, Child)
+
+        def watch() -> None:
+            process.wait()
+            event.set()
+
+        threading.Thread(target=watch, name="end of the operator", daemon=True).start()
+
+    def signal_kill(self) -> None:
+        """SIGKILL without waiting for the end."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGKILL)
+
+    def _spawn(self, arguments: Sequence[str], environment: Mapping[str, str]) -> Child:
+        return Child(arguments, environment, self._log, self.clock, self.poison)
 
 
 @pytest.fixture(scope="session")
@@ -201,14 +243,34 @@ def resting(_operator: Operator) -> None:
         _operator.terminate()
 
 
+@pytest.fixture
+def proxy(server: ApiServer, resting: None) -> Iterator[FaultProxy]:
+    """What stands between an operator of the test's own and the API server."""
+    with FaultProxy(server, OPERATOR) as between:
+        yield between
+
+
+@pytest.fixture
+def hasty(server: ApiServer, proxy: FaultProxy, namespace: str) -> Iterator[HastyOperator]:
+    """The test's namespace's own operator, behind the proxy; a minute of its time lasts three seconds. Not started."""
+    process = HastyOperator(server, proxy, SPEED, "--namespace", namespace)
+    yield process
+    if process.running():
+        process.kill()
+
+
 class Crawl:
     """One CrawlJob in one namespace, and what a test asks about it."""
 
-    def __init__(self, api: Api, namespace: str) -> None:
+    def __init__(self, api: Api, namespace: str, name: str = "docs", kubelet: Kubelet | None = None) -> None:
         self.api = api
         self.namespace = namespace
-        self.name = "docs"
-        self.kubelet = Kubelet(api, namespace)
+        self.name = name
+        self.kubelet = kubelet or Kubelet(api, namespace)
+
+    def beside(self, name: str) -> Crawl:
+        """Another CrawlJob of the namespace, whose kubelet sees its own Pods only."""
+        return Crawl(self.api, self.namespace, name, Kubelet(self.api, self.namespace, name))
 
     def apply(self, **spec: object) -> Raw:
         """Create the CrawlJob."""
@@ -232,7 +294,7 @@ class Crawl:
         """One of its conditions, empty where it has none of this type."""
         return next((c for c in self.status().get("conditions", []) if c["type"] == kind), {})
 
-    def wait_phase(self, phase: str, timeout: float = 20) -> Raw:
+    def wait_phase(self, phase: str, timeout: float = 60) -> Raw:
         """Wait for a phase; the status."""
 
         def reached() -> Raw | None:
@@ -260,6 +322,12 @@ class Crawl:
     def volumes(self) -> list[Raw]:
         """The namespace's volume claims."""
         return self.api.items(f"/api/v1/namespaces/{self.namespace}/persistentvolumeclaims")
+
+    def bind_volume(self, size: str = "1Gi") -> None:
+        """Let the one unbound claim be bound, as the volume controller would."""
+        (claim,) = [claim for claim in self.volumes() if claim["status"]["phase"] == "Pending"]
+        path = f"/api/v1/namespaces/{self.namespace}/persistentvolumeclaims/{claim['metadata']['name']}/status"
+        self.api.patch(path, {"status": {"phase": "Bound", "capacity": {"storage": size}}})
 
     def configs(self) -> list[Raw]:
         """The namespace's ConfigMaps."""

@@ -7,9 +7,9 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import yaml
-from tests.api.conftest import Crawl, Operator
+from tests.api.conftest import Crawl, HastyOperator, Operator
 from tests.support.apiserver import wait_until
-from tests.support.builders import crawljobs, summary
+from tests.support.builders import crawljobs, marker_pod, summary
 
 from crawljob import manifest
 from crawljob_operator.identity import child_name
@@ -93,7 +93,19 @@ def test_a_wrong_configuration_fails_at_once(operator: Operator, crawl: Crawl) -
     assert (failed["reason"], failed["message"]) == ("InvalidConfiguration", "spec.fetch: no such thing")
 
 
-def test_an_evicted_pod_is_replaced_and_not_counted(operator: Operator, crawl: Crawl) -> None:
+def test_a_typo_in_what_is_passed_on_is_named(operator: Operator, crawl: Crawl) -> None:
+    """The API server would drop the field, and the Pod would run anywhere."""
+    terms = [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "labelSelektor": {}}]
+    crawl.apply(podTemplate={"affinity": {"nodeAffinty": {}}, "topologySpreadConstraints": terms})
+    crawl.wait_phase("Stalled")
+    stalled = crawl.condition("Stalled")
+    assert stalled["reason"] == "PodAdmissionRejected"
+    assert 'unknown field "spec.affinity.nodeAffinty"' in stalled["message"]
+    assert 'unknown field "spec.topologySpreadConstraints[0].labelSelektor"' in stalled["message"]
+    assert crawl.kubelet.pods() == []
+
+
+def test_scenario_20_an_evicted_pod_that_exits_with_0_is_replaced(operator: Operator, crawl: Crawl) -> None:
     """Exit 0 of a Pod that was taken down is no end of a crawl, and not its fault."""
     crawl.apply()
     pod = crawl.kubelet.new_pod()
@@ -105,7 +117,23 @@ def test_an_evicted_pod_is_replaced_and_not_counted(operator: Operator, crawl: C
     assert status["lastTermination"]["reason"] == "EvictionByEvictionAPI"
 
 
-def test_a_pod_that_somebody_deleted_comes_back(operator: Operator, crawl: Crawl) -> None:
+def test_a_node_that_does_not_answer_is_said(operator: Operator, crawl: Crawl) -> None:
+    """As the node controller writes it; until the Pod is gone there is no other."""
+    crawl.apply()
+    pod = crawl.kubelet.new_pod()
+    crawl.kubelet.bind(pod)
+    crawl.kubelet.run(pod)
+    crawl.wait_phase("Running")
+    silent = [{"type": "ContainersReady", "status": "True"}, {"type": "Ready", "status": "False"}]
+    path = f"/api/v1/namespaces/{crawl.namespace}/pods/{pod['metadata']['name']}"
+    crawl.api.patch(f"{path}/status", {"status": {"conditions": silent}})
+    assert "node-1" in crawl.wait_condition("Ready", "False", "NodeLost")["message"]
+    crawl.api.delete(path)
+    crawl.wait_condition("Restarting", "True", "NodeLost")
+    assert [p["metadata"]["uid"] for p in crawl.kubelet.pods()] == [pod["metadata"]["uid"]]
+
+
+def test_scenario_16_a_pod_that_somebody_deleted_comes_back(operator: Operator, crawl: Crawl) -> None:
     """Its successor waits for the old object to be gone; nothing is counted against the crawl."""
     crawl.apply()
     pod = crawl.kubelet.new_pod()
@@ -122,7 +150,7 @@ def test_a_pod_that_somebody_deleted_comes_back(operator: Operator, crawl: Crawl
     assert (status["restarts"], status["consecutiveFailures"]) == (1, 0)
 
 
-def test_suspend_keeps_the_volume_and_resume_goes_on(operator: Operator, crawl: Crawl) -> None:
+def test_scenario_36_suspend_keeps_the_volume_and_resume_goes_on(operator: Operator, crawl: Crawl) -> None:
     """The Pod is stopped gracefully; the next one gets the same volume."""
     crawl.apply()
     pod = crawl.kubelet.new_pod()
@@ -132,6 +160,7 @@ def test_suspend_keeps_the_volume_and_resume_goes_on(operator: Operator, crawl: 
     crawl.wait_phase("Running")
     crawl.edit(suspend=True)
     crawl.wait_condition("Suspended", "False", "Suspending")
+    crawl.kubelet.wait_stop(pod)
     crawl.kubelet.exit(pod, 143, summary("interrupted", "Interrupted", 143, done=3))
     wait_until(lambda: crawl.status()["restarts"] == 1, "the end in the status")
     crawl.kubelet.remove(pod)
@@ -147,7 +176,7 @@ def test_suspend_keeps_the_volume_and_resume_goes_on(operator: Operator, crawl: 
     assert [claim["metadata"]["uid"] for claim in crawl.volumes()] == [volume]
 
 
-def test_an_edit_that_shapes_the_pod_restarts_it_and_others_do_not(operator: Operator, crawl: Crawl) -> None:
+def test_scenario_35_an_edit_that_shapes_the_pod_restarts_it(operator: Operator, crawl: Crawl) -> None:
     """New bounds reach the crawler by a graceful restart that is not counted; the old ConfigMap goes."""
     crawl.apply()
     pod = crawl.kubelet.new_pod()
@@ -160,7 +189,7 @@ def test_an_edit_that_shapes_the_pod_restarts_it_and_others_do_not(operator: Ope
     assert "deletionTimestamp" not in crawl.kubelet.pods()[0]["metadata"]
     crawl.edit(scope={"maxPages": 5})
     crawl.wait_condition("Restarting", "True", "SpecChanged")
-    wait_until(lambda: crawl.kubelet.pods()[0]["metadata"].get("deletionTimestamp"), "the stop")
+    crawl.kubelet.wait_stop(pod)
     crawl.kubelet.remove(pod)
     new = crawl.kubelet.new_pod(besides=pod["metadata"]["uid"])
     crawl.kubelet.run(new)
@@ -172,21 +201,12 @@ def test_an_edit_that_shapes_the_pod_restarts_it_and_others_do_not(operator: Ope
     assert "maxPages: 5" in left["data"]["crawljob.yaml"]
 
 
-def test_a_foreign_pod_with_our_name_is_left_alone(operator: Operator, crawl: Crawl) -> None:
+def test_scenario_31_a_foreign_pod_with_our_name_is_left_alone(operator: Operator, crawl: Crawl) -> None:
     """The conflict is named, the foreign Pod is never touched, and the crawl goes on when it is gone."""
     job = crawl.apply(suspend=True)
     crawl.wait_phase("Suspended")
     name = child_name(crawl.name, job["metadata"]["uid"])
-    security = {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
-    confined = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
-    container = {"name": "theirs", "image": "registry.example/theirs:1", "securityContext": confined}
-    body = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name},
-        "spec": {"containers": [container], "securityContext": security},
-    }
-    theirs = crawl.api.create(f"/api/v1/namespaces/{crawl.namespace}/pods", body)
+    theirs = crawl.api.create(f"/api/v1/namespaces/{crawl.namespace}/pods", marker_pod(name))
     crawl.edit(suspend=False)
     crawl.wait_condition("Stalled", "True", "PodConflict")
     assert [p["metadata"]["uid"] for p in crawl.kubelet.pods()] == [theirs["metadata"]["uid"]]
@@ -195,7 +215,7 @@ def test_a_foreign_pod_with_our_name_is_left_alone(operator: Operator, crawl: Cr
     crawl.wait_condition("Stalled", "False")
 
 
-def test_what_keeps_a_pod_from_running_is_said_in_their_own_words(operator: Operator, crawl: Crawl) -> None:
+def test_scenario_23_24_26_what_keeps_a_pod_from_running_is_said(operator: Operator, crawl: Crawl) -> None:
     """The scheduler's and the kubelet's texts are in the Ready condition."""
     crawl.apply()
     pod = crawl.kubelet.new_pod()
@@ -216,8 +236,9 @@ def test_what_keeps_a_pod_from_running_is_said_in_their_own_words(operator: Oper
     crawl.wait_condition("Stalled", "False")
 
 
-def test_a_refused_pod_is_reported_and_tried_again(operator: Operator, crawl: Crawl) -> None:
+def test_a_refused_pod_is_reported_and_tried_again(hasty: HastyOperator, crawl: Crawl) -> None:
     """A quota's words reach the user, and nothing is counted."""
+    hasty.start()
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}}
     path = f"/api/v1/namespaces/{crawl.namespace}/resourcequotas"
     crawl.api.create(path, quota)
@@ -231,7 +252,7 @@ def test_a_refused_pod_is_reported_and_tried_again(operator: Operator, crawl: Cr
     crawl.kubelet.new_pod()
 
 
-def test_a_job_that_is_being_deleted_is_left_to_the_garbage_collector(operator: Operator, crawl: Crawl) -> None:
+def test_scenario_38_a_job_that_is_being_deleted_gets_nothing_new(operator: Operator, crawl: Crawl) -> None:
     """No finalizer of ours holds it, and no new Pod is made for it."""
     crawl.apply()
     pod = crawl.kubelet.new_pod()
@@ -259,7 +280,7 @@ def test_a_spec_that_passes_the_schema_and_is_wrong_is_named(operator: Operator,
     crawl.wait_condition("Stalled", "False")
 
 
-def test_a_lost_volume_is_made_anew_and_said_aloud(operator: Operator, crawl: Crawl) -> None:
+def test_scenario_48_a_lost_volume_is_made_anew_and_said_aloud(operator: Operator, crawl: Crawl) -> None:
     """Never silently: the crawl's state was on it."""
     crawl.apply()
     pod = crawl.kubelet.new_pod()

@@ -33,6 +33,7 @@ OTHER_VALUES: dict[str, Any] = {
     "crawler.image": "registry.example.org/crawler:other",
     "watchNamespaces": ["team-a", "team-b"],
     "networkPolicy.enabled": False,
+    "networkPolicy.limits.allowCIDRs": ["10.20.0.0/16", "fd00:20::/32"],
     "networkPolicy.dns.to": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}}],
     "networkPolicy.dns.ports": [{"protocol": "UDP", "port": 5353}],
     "networkPolicy.collector.to": [{"ipBlock": {"cidr": "10.1.0.0/16", "except": ["10.1.2.0/24"]}}],
@@ -150,6 +151,7 @@ def _value(path: str) -> Any:
         {"resources": {"limits": {"memory": "lots"}}},
         {"imagePullSecrets": ["pull"]},
         {"networkPolicy": False},
+        {"networkPolicy": {"limits": {"allowCIDRs": ["10.20.0.0"]}}},
         {"networkPolicy": {"dns": {"ports": []}}},
         {"networkPolicy": {"dns": {"to": [{}]}}},
         {"networkPolicy": {"dns": {"ports": [{"port": 0}]}}},
@@ -188,32 +190,42 @@ def test_every_value_has_an_effect(path: str, render: Render) -> None:
 
 @pytest.mark.parametrize("values", [{}, *(_with(path, value) for path, value in OTHER_VALUES.items())], ids=str)
 def test_every_rendered_pod_fits_the_restricted_profile(values: dict[str, Any], render: Render) -> None:
-    pods = [item["spec"]["template"]["spec"] for item in render(values) if "template" in item.get("spec", {})]
+    pods = [item["spec"]["template"] for item in render(values) if "template" in item.get("spec", {})]
     assert pods
     assert [podsecurity.violations(pod) for pod in pods] == [[]] * len(pods)
     for pod in pods:
-        (container,) = pod["containers"]
+        (container,) = pod["spec"]["containers"]
         assert container["securityContext"]["readOnlyRootFilesystem"] is True
         assert container["resources"]["limits"]["memory"]
 
 
 def test_the_profile_check_sees_what_is_missing() -> None:
     """The judge is judged too: a bare Pod and one with everything forbidden."""
-    bare = {"containers": [{"name": "a"}]}
+    bare = {"spec": {"containers": [{"name": "a"}]}}
     assert len(podsecurity.violations(bare)) == 4
     wild = {
         "hostNetwork": True,
         "volumes": [{"name": "root", "hostPath": {"path": "/"}}],
-        "securityContext": {"runAsNonRoot": True, "runAsUser": 0, "seccompProfile": {"type": "Unconfined"}},
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": 0,
+            "seccompProfile": {"type": "Unconfined"},
+            "appArmorProfile": {"type": "Unconfined"},
+        },
         "containers": [
             {
                 "name": "a",
                 "ports": [{"containerPort": 1, "hostPort": 1}],
-                "securityContext": {"privileged": True, "capabilities": {"drop": ["ALL"], "add": ["SYS_ADMIN"]}},
+                "securityContext": {
+                    "privileged": True,
+                    "capabilities": {"drop": ["ALL"], "add": ["SYS_ADMIN"]},
+                    "appArmorProfile": {"type": "Unconfined"},
+                },
             }
         ],
     }
-    assert len(podsecurity.violations(wild)) == 8
+    annotations = {"container.apparmor.security.beta.kubernetes.io/a": "unconfined"}
+    assert len(podsecurity.violations({"metadata": {"annotations": annotations}, "spec": wild})) == 11
 
 
 def test_the_definition_is_the_models_and_survives_an_uninstall(render: Render) -> None:

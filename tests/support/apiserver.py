@@ -7,19 +7,20 @@ killed. Nothing plays the kubelet or a controller: tests write a Pod's status as
 from __future__ import annotations
 
 import ctypes
+import http.client
 import json
 import signal
 import socket
 import ssl
 import subprocess
+import threading
 import time
-import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import yaml
 
@@ -48,6 +49,7 @@ class ApiServer:
         self.url = f"https://127.0.0.1:{self.port}"
         self.audit_log = folder / "audit.log"
         self.admin: Api
+        self._clients: list[Api] = []
 
     def __enter__(self) -> Self:
         try:
@@ -60,6 +62,8 @@ class ApiServer:
         return self
 
     def __exit__(self, *_: object) -> None:
+        while self._clients:
+            self._clients.pop().close()
         # The apiserver first: one that has lost its etcd takes long to end.
         while self._processes:
             stop(self._processes.pop())
@@ -90,6 +94,7 @@ class ApiServer:
             "--audit-log-maxsize=2000",  # megabytes; a benchmark writes many, and whoever reads follows one file
         )
         self.admin = Api(self.url, self.kubeconfig("admin", "system:masters"))
+        self._clients.append(self.admin)
         wait_until(lambda: self._alive() and self.admin.ready(), "a ready kube-apiserver", START_SECONDS)
 
     def restart_apiserver(self) -> None:
@@ -197,31 +202,50 @@ class Api:
     def __init__(self, url: str, kubeconfig: Path) -> None:
         user = yaml.safe_load(kubeconfig.read_text())
         credentials, cluster = user["users"][0]["user"], user["clusters"][0]["cluster"]
-        context = ssl.create_default_context(cafile=cluster["certificate-authority"])
-        context.load_cert_chain(credentials["client-certificate"], credentials["client-key"])
-        self._url = url
-        self._opener = urllib.request.build_opener(
-            urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
-        )
+        self._context = ssl.create_default_context(cafile=cluster["certificate-authority"])
+        self._context.load_cert_chain(credentials["client-certificate"], credentials["client-key"])
+        self._address = urllib.parse.urlsplit(url).netloc
+        self._mine = threading.local()
+        self._all: list[http.client.HTTPSConnection] = []
+
+    def close(self) -> None:
+        """Close the connections of all threads."""
+        for connection in self._all:
+            connection.close()
 
     def ready(self) -> bool:
         """Whether the server says that it is."""
         try:
-            with self._opener.open(f"{self._url}/readyz", timeout=5) as answer:
-                return bool(answer.status == 200)
-        except OSError:
+            return self._request("GET", "/readyz", None, {})[0] == 200
+        except (OSError, http.client.HTTPException):
             return False
 
     def call(self, method: str, path: str, body: Raw | None = None, content: str = "application/json") -> Answer:
         """One request."""
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self._url + path, data, {"Content-Type": content}, method=method)
+        status, answer = self._request(method, path, data, {"Content-Type": content})
+        return Answer(status, json.loads(answer))
+
+    def stream(self, path: str) -> http.client.HTTPResponse:
+        """The open answer to a GET, on a connection of its own, which ends with it; for watches."""
+        connection = http.client.HTTPSConnection(self._address, context=self._context, timeout=60)
+        connection.request("GET", path, headers={"Connection": "close"})
+        return connection.getresponse()
+
+    def _request(self, method: str, path: str, data: bytes | None, headers: dict[str, str]) -> tuple[int, bytes]:
+        # A connection per thread that stays: the handshakes would cost more than all the calls.
+        connection: http.client.HTTPSConnection | None = getattr(self._mine, "connection", None)
+        if connection is None:
+            connection = http.client.HTTPSConnection(self._address, context=self._context, timeout=30)
+            self._mine.connection = connection
+            self._all.append(connection)
         try:
-            with self._opener.open(request, timeout=30) as answer:
-                return Answer(answer.status, json.loads(answer.read()))
-        except urllib.error.HTTPError as error:
-            with error:
-                return Answer(error.code, json.loads(error.read()))
+            connection.request(method, path, data, headers)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        except BaseException:
+            connection.close()  # the next request opens it anew
+            raise
 
     def get(self, path: str) -> Raw | None:
         """An object, or ``None`` where there is none."""
@@ -254,7 +278,7 @@ class Api:
         return answer.body
 
 
-def wait_until(predicate: Callable[[], T | None], what: str, timeout: float = 20, interval: float = 0.05) -> T:
+def wait_until(predicate: Callable[[], T | None], what: str, timeout: float = 60, interval: float = 0.02) -> T:
     """Poll until the predicate gives something true, and return that."""
     deadline = time.monotonic() + timeout
     while True:
@@ -275,7 +299,16 @@ def free_ports(count: int) -> list[int]:
             item.close()
 
 
-def stop(process: subprocess.Popen[bytes], number: signal.Signals = signal.SIGTERM) -> int:
+class Stoppable(Protocol):
+    """What is used of ``subprocess.Popen`` to end a process."""
+
+    def poll(self) -> int | None: ...
+    def send_signal(self, sig: signal.Signals) -> None: ...
+    def kill(self) -> None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+
+
+def stop(process: Stoppable, number: signal.Signals = signal.SIGTERM) -> int:
     """End a process that we started, and wait until it is gone."""
     if process.poll() is None:
         process.send_signal(number)

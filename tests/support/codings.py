@@ -15,14 +15,15 @@ else:
     from backports import zstd
 
 
-def brotlied(data: bytes) -> bytes:
+def brotlied(data: bytes, quality: int = 5) -> bytes:
     """Compressed to br, with the largest window that there is."""
-    return bytes(brotli.compress(data, quality=5, lgwin=24))
+    return bytes(brotli.compress(data, quality=quality, lgwin=24))
 
 
-def zstded(data: bytes, window_log: int = 20) -> bytes:
+def zstded(data: bytes, window_log: int = 20, level: int = 3) -> bytes:
     """One frame of zstd, whose window is 2 to the power of ``window_log``."""
-    packer = zstd.ZstdCompressor(options={zstd.CompressionParameter.window_log: window_log})
+    parameter = zstd.CompressionParameter
+    packer = zstd.ZstdCompressor(options={parameter.window_log: window_log, parameter.compression_level: level})
     return packer.compress(data) + packer.flush()
 
 

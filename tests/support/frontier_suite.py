@@ -790,6 +790,19 @@ class FrontierSuite:
         await frontier.keep_robots(replace(unreached, failures=0, body=b"x", answered_ms=9))
         assert await frontier.robots_of(unreached.origin) == KnownRobots("https://a.example", b"x", 0, 5, 9)
 
+    async def test_a_restart_request_forgets_a_robots_txt_that_was_never_reached(
+        self, maker: Maker, clock: ManualClock
+    ) -> None:
+        """It must not look like one that was asked for and is not there, which would allow all."""
+        frontier = await maker.open(clock=clock)
+        unreached = KnownRobots("https://a.example", b"", 4, 5)
+        known = KnownRobots("http://a.example", b"", 0, 7, 6)
+        await asyncio.gather(frontier.keep_robots(unreached), frontier.keep_robots(known))
+        await frontier.close()
+        frontier = await maker.open(restart_request="now", clock=clock)
+        assert await frontier.robots_of(unreached.origin) is None
+        assert await frontier.robots_of(known.origin) == known
+
     # The page limit
 
     async def test_max_pages_is_exact_across_restarts_and_retries(self, maker: Maker, clock: ManualClock) -> None:

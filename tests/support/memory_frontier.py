@@ -238,9 +238,7 @@ class MemoryFrontier:
         memory.restart_request = request
         for host_id, pace in memory.paces.items():
             memory.paces[host_id] = replace(pace, failures=0, openings=0)
-        for origin, known in memory.robots.items():
-            if known.failures:
-                memory.robots[origin] = replace(known, failures=0, expires_ms=0)
+        memory.robots = {origin: known for origin, known in memory.robots.items() if not known.failures}
         failed = [page for page in memory.in_state("done") if page.results[0].outcome.failed]
         again = [*failed, *memory.in_state("quarantined")]
         for page in again:

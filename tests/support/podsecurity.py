@@ -1,4 +1,4 @@
-"""The restricted profile of the Pod Security Standards, as explicit checks on a Pod's spec.
+"""The restricted profile of the Pod Security Standards, as explicit checks on a Pod or a Pod's template.
 
 The packaging tests put every Pod that the chart renders through it; any test may do so with a Pod of the operator's.
 """
@@ -13,9 +13,24 @@ _VOLUMES = {
 }  # fmt: skip
 
 
-def violations(spec: Mapping[str, Any]) -> list[str]:
+_APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
+
+
+def violations(pod: Mapping[str, Any]) -> list[str]:
     """What a namespace that enforces the restricted profile would refuse; empty when it would admit the Pod."""
-    return [*_of_pod(spec), *(text for container in _containers(spec) for text in _of_container(container, spec))]
+    spec = pod["spec"]
+    return [
+        *_of_metadata(pod.get("metadata") or {}),
+        *_of_pod(spec),
+        *(text for container in _containers(spec) for text in _of_container(container, spec)),
+    ]
+
+
+def _of_metadata(metadata: Mapping[str, Any]) -> Iterator[str]:
+    for key, value in (metadata.get("annotations") or {}).items():
+        # The API server takes it for the profile of the container whose name follows.
+        if key.startswith(_APPARMOR) and value not in ("", "runtime/default") and not value.startswith("localhost/"):
+            yield f"{key} is {value}"
 
 
 def _containers(spec: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -33,6 +48,8 @@ def _of_pod(spec: Mapping[str, Any]) -> Iterator[str]:
     context = spec.get("securityContext") or {}
     if context.get("sysctls"):
         yield "sysctls are set"
+    if (context.get("appArmorProfile") or {}).get("type") == "Unconfined":
+        yield "AppArmor does not confine it"
 
 
 def _of_container(container: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterator[str]:
@@ -57,6 +74,8 @@ def _of_container(container: Mapping[str, Any], spec: Mapping[str, Any]) -> Iter
         yield f"{name} has no seccomp profile"
     if own.get("procMount", "Default") != "Default":
         yield f"{name} sets procMount"
+    if (own.get("appArmorProfile") or {}).get("type") == "Unconfined":
+        yield f"AppArmor does not confine {name}"
     for port in container.get("ports") or ():
         if port.get("hostPort"):
             yield f"{name} has a host port"

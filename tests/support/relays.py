@@ -34,7 +34,7 @@ class Proxy:
         self.refusal = refusal
         """Sent to every request instead of what it asks for."""
         self.to: dict[str, int] = {}
-        """Ports by ``host:port`` as asked for."""
+        """Ports by ``host:port`` as asked for; a CONNECT to what is not there is hung up on."""
         self.port = 0
 
     @property
@@ -49,6 +49,8 @@ class Proxy:
         if self.refusal:
             writer.write(self.refusal)
             await writer.drain()
+        elif method == "CONNECT" and target not in self.to:
+            return
         elif method == "CONNECT":
             writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
             await relay(reader, writer, self.to[target])

@@ -204,6 +204,7 @@ async def test_a_frontier_that_is_none_is_left_alone(tmp_path: Path) -> None:
     assert code == ExitCode.UNUSABLE_FRONTIER
     assert "is not a frontier of durable-crawler" in run.errors
     assert run.errors.count("\n") == 1
+    assert "progress" not in run.summary, "nothing was counted, which is not zero"
     assert hashlib.sha256(foreign.read_bytes()).hexdigest() == before
     assert [file.name for file in tmp_path.iterdir()] == ["accounts.db"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.crawler import rows
 
 from crawljob.manifest import parse
 from durable_crawler import engine as engine_module
@@ -22,17 +24,18 @@ from durable_crawler.frontier.opening import Admission
 from durable_crawler.frontier.reader import FrontierReader
 from durable_crawler.heartbeat import Heartbeat
 from durable_crawler.outcomes import Fetched, Outcome, PageRecord
+from durable_crawler.scope import LeftOut, Scope
 from durable_crawler.stop import Stop
 from durable_crawler.urls import authority
-from durable_crawler.work import MayFollow
+from durable_crawler.work import BIG_BODY_BYTES, MANY_COMPARISONS, MayFollow
 
 A = "http://a.example/"
 B = "http://b.example/"
 Answer = Callable[[str], Fetched]
 
 
-def html(*links: str) -> Answer:
-    body = "".join(f'<a href="{link}">x</a>' for link in links).encode()
+def html(*links: str, filling: int = 0) -> Answer:
+    body = "".join(f'<a href="{link}">x</a>' for link in links).encode() + b"x" * filling
     return lambda url: Fetched(url, url, Outcome.OK, 200, "text/html", body, len(body))
 
 
@@ -122,7 +125,7 @@ async def make(tmp_path: Path) -> AsyncIterator[Make]:
     frontiers: list[SqliteFrontier] = []
 
     async def make_(
-        answers: dict[str, list[Answer]], *seeds: str, fetch: dict[str, Any] | None = None, **scope: int
+        answers: dict[str, list[Answer]], *seeds: str, fetch: dict[str, Any] | None = None, **scope: Any
     ) -> Bench:
         spec = parse({"seeds": list(seeds or [A]), "fetch": fetch or {}, "scope": scope})
         clock = SystemClock()
@@ -151,6 +154,32 @@ async def test_depth_is_a_bound(make: Make) -> None:
     bench = await make({A: [html("/1")], A + "1": [html("/2")], A + "2": [html("/3")]}, maxDepth=2)
     assert await bench.run()
     assert bench.network.asked.keys() == {A, A + "1", A + "2"}
+
+
+@pytest.mark.parametrize(
+    ("links", "filling", "aside"), [(3, 0, False), (3, 2 * BIG_BODY_BYTES, True), (MANY_COMPARISONS // 100, 0, True)]
+)
+async def test_links_are_judged_beside_the_loop_where_that_takes_long(
+    make: Make, monkeypatch: pytest.MonkeyPatch, links: int, filling: int, aside: bool
+) -> None:
+    """Other pages' deadlines and the heartbeat must not wait for it."""
+    where: set[str] = set()
+    objection = Scope.objection
+
+    def noted(scope: Scope, url: str, depth: int) -> LeftOut | None:
+        where.add(threading.current_thread().name)
+        return objection(scope, url, depth)
+
+    page = html(*(f"/{n}" for n in range(links)), "/private", filling=filling)
+    bench = await make({A: [page]}, exclude=[f"/private{n or ''}" for n in range(100)])
+    monkeypatch.setattr(Scope, "objection", noted)
+    work = asyncio.create_task(bench.run())
+    while bench.frontier.snapshot.done == 0:
+        await asyncio.sleep(0)
+    assert where == {"parser" if aside else "MainThread"}
+    assert bench.frontier.snapshot.excluded == 1
+    assert await work
+    assert bench.frontier.snapshot.done == links + 1
 
 
 async def test_workers_and_slots_per_host_are_bounds(make: Make) -> None:
@@ -183,6 +212,20 @@ async def test_a_dead_proxy_is_waited_for_and_no_host_is_given_up(make: Make, mo
     assert bench.network.asked == {A: 41, A + "1": 2}
     assert bench.seen.settled() == {"released": 41, "done": 2}
     assert bench.frontier.snapshot.failed == 0
+
+
+async def test_a_proxy_that_says_no_is_no_answer_of_the_host(make: Make, tmp_path: Path) -> None:
+    def cut_off(url: str) -> Fetched:
+        return Fetched(url, url, Outcome.CONNECT_ERROR, retryable=True, host_incident=True)
+
+    def forbidden(url: str) -> Fetched:
+        return Fetched(url, url, Outcome.PROXY_REFUSED)
+
+    answers = {A: [html("/1", "/2")], A + "1": [cut_off], A + "2": [forbidden]}
+    bench = await make(answers, fetch={"retries": 0, "perHost": 1})
+    assert await bench.run()
+    assert [record.url for record in bench.seen.records] == [A, A + "1", A + "2"]
+    assert rows(tmp_path / "frontier.db", "SELECT failures FROM hosts") == [(1,)]
 
 
 async def test_retries_are_counted_out(make: Make) -> None:

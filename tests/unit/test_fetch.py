@@ -19,6 +19,7 @@ from tests.support.codings import brotlied, zstded
 from tests.support.misbehaving import HTML_HEAD, Answer, Names, hang, page, site, then, to
 
 from crawljob.spec import Fetch
+from durable_crawler.access import Access
 from durable_crawler.clock import SystemClock
 from durable_crawler.fetch import ROBOTS_BYTES, Fetcher
 from durable_crawler.fetch_failure import Failure
@@ -30,7 +31,7 @@ LOOPBACK = (ip_network("127.0.0.0/8"),)
 
 @asynccontextmanager
 async def fetcher(tls: ssl.SSLContext | None = None, **fields: Any) -> AsyncIterator[Fetcher]:
-    async with Fetcher(Fetch(**fields), SystemClock(), allowed=LOOPBACK, tls=tls) as made:
+    async with Fetcher(Fetch(**fields), SystemClock(), allowed=LOOPBACK, access=Access(tls=tls)) as made:
         yield made
 
 

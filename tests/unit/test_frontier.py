@@ -10,6 +10,7 @@ import os
 import re
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -230,6 +231,28 @@ async def test_why_a_page_is_left_out_is_kept_and_follows_the_spec(path: Path, c
         await (await opened(**edit)).close()  # type: ignore[arg-type]
         assert reasons(path) == {"https://b.example/": "authority", **expected}
         assert FrontierReader(path).broken_invariants() == []
+
+
+@pytest.mark.parametrize("kind", ["outcome", "left_out", "refused", "asks"])
+@pytest.mark.parametrize(
+    "spoil", ["DELETE FROM tallies WHERE kind = ?", "UPDATE tallies SET total = total + 1 WHERE kind = ?"]
+)
+async def test_a_tally_that_is_missing_or_wrong_is_noticed(
+    path: Path, clock: ManualClock, kind: str, spoil: str
+) -> None:
+    frontier = await SqliteFrontier.open(path, Admission((SEED,), 16), max_pages=9, clock=clock)
+    (lease,) = await claim(frontier)
+    told = Result(Outcome.OK, dropped_links=5, refused={"scheme": 4}, nofollow=3, noindex=True)
+    await frontier.finish(lease, told, [Link("https://b.example/", "b.example", None, 1, LeftOut.AUTHORITY)])
+    await frontier.close()
+    reader = FrontierReader(path)
+    assert reader.broken_invariants() == []
+    with closing(sqlite3.connect(path)) as editor, editor:
+        editor.execute("INSERT INTO tallies VALUES (?, 'none', 0)", (kind,))
+    assert reader.broken_invariants() == [], "one of nothing is as good as none"
+    with closing(sqlite3.connect(path)) as editor, editor:
+        editor.execute(spoil, (kind,))
+    assert "tallies differ from the rows" in reader.broken_invariants()
 
 
 async def test_pages_are_judged_again_only_when_the_spec_has_changed(

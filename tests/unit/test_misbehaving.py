@@ -33,6 +33,7 @@ from tests.support.misbehaving import (
 
 from crawljob.spec import Fetch
 from durable_crawler import fetch as fetch_module
+from durable_crawler.access import Access
 from durable_crawler.clock import SystemClock
 from durable_crawler.fetch import Fetcher
 from durable_crawler.outcomes import Fetched, Outcome
@@ -298,7 +299,7 @@ TLS_WAYS: dict[str, tuple[dict[str, Any], str]] = {
 async def test_a_tls_server_that(authority: Authority, options: dict[str, Any], says: str) -> None:
     async with (
         site({"/": page(b"x")}, ssl=authority.server(**options)) as here,
-        Fetcher(Fetch(), SystemClock(), allowed=LOOPBACK, tls=authority.trusting()) as client,
+        Fetcher(Fetch(), SystemClock(), allowed=LOOPBACK, access=Access(tls=authority.trusting())) as client,
     ):
         (fetched,) = await attempts(client, f"https://127.0.0.1:{here.port}/")
         assert (fetched.outcome, fetched.status) == (Outcome.TLS_ERROR, None)
@@ -319,7 +320,7 @@ async def test_a_tls_server_of_an_unknown_authority(authority: Authority) -> Non
 async def test_a_tls_server_that_behaves(authority: Authority) -> None:
     async with (
         site({"/": page(b"x")}, ssl=authority.server()) as here,
-        Fetcher(Fetch(), SystemClock(), allowed=LOOPBACK, tls=authority.trusting()) as client,
+        Fetcher(Fetch(), SystemClock(), allowed=LOOPBACK, access=Access(tls=authority.trusting())) as client,
     ):
         assert (await client.fetch(f"https://127.0.0.1:{here.port}/")).body == b"x"
 

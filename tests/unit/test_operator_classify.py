@@ -93,10 +93,28 @@ def test_a_message_says_what_helps() -> None:
     assert evicted.message == "The node was low on memory."
 
 
+@pytest.mark.parametrize(
+    "count",
+    [f'"done": {10**30}', f'"bytes": {2**63}', '"failed": -1', '"rate": Infinity', '"rate": NaN', '"rate": 1e999'],
+)
+def test_counts_that_no_status_can_hold_are_no_summary(count: str) -> None:
+    """Else the API server would refuse the status for ever; the exit code tells how it ended."""
+    message = f'{{"outcome": "finished", "reason": "PageLimitReached", "exitCode": 0, "progress": {{{count}}}}}'
+    end = classify(ended(job(), 0, message=message), "", NOW)
+    assert (end.outcome, end.termination.reason, end.progress) == (COMPLETE, "CrawlFinished", None)
+
+
 def test_signals_are_told() -> None:
     """From the runtime's field or from the exit code."""
     assert classify(ended(job(), 137), "", NOW).termination.signal == 9
     assert classify(ended(job(), 1), "", NOW).termination.signal is None
+
+
+def test_the_crawlers_file_is_found_behind_others() -> None:
+    """A webhook puts its own volumes first."""
+    volumes = [{"name": "ca", "configMap": {"name": "theirs"}}, {"name": "config", "configMap": {"name": "ours"}}]
+    assert Pod.from_raw({"spec": {"volumes": volumes}}).config_name == "ours"
+    assert Pod.from_raw({"spec": {"volumes": volumes[:1]}}).config_name == ""
 
 
 def test_raw_oddities_are_read() -> None:

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 from tests.support.builders import NOW, around, ended, job, pod, running, summary
 
-from crawljob.problems import Problem
+from crawljob import manifest
+from crawljob.problems import InvalidInputError, Problem
 from crawljob.status import CrawlJobStatus
+from crawljob.summary import Progress, RunSummary
 from crawljob_operator import render
 from crawljob_operator.actions import CreateConfig, CreatePod, CreateVolume, DeleteConfig, DeletePod
 from crawljob_operator.conditions import find
@@ -33,6 +35,21 @@ def after(owner: Job, decision: Decision, **fields: object) -> Job:
 def with_running(owner: Job) -> Job:
     """A CrawlJob whose running Pod is recorded."""
     return after(owner, decide(owner, around(owner, running(owner)), NOW))
+
+
+@pytest.mark.parametrize(("seeds", "left"), [(40, 0), (1000, 798)])
+def test_an_invalid_spec_is_told_in_whole_problems(seeds: int, left: int) -> None:
+    """Forty bad seeds are forty problems; of more than a condition holds, it says how many there are besides."""
+    bad = [f"ftp://{number:03}.example/{'x' * 80}" for number in range(seeds)]
+    with pytest.raises(InvalidInputError) as refused:
+        manifest.parse({"seeds": bad})
+    owner = replace(job(), spec=None, problems=refused.value.problems)
+    found = find(decide(owner, Seen(), NOW).status.conditions, "Stalled")
+    assert found is not None
+    assert len(found.message) <= 32_768
+    said = found.message.split("; ")
+    assert said[: seeds - left] == [str(problem) for problem in refused.value.problems[: seeds - left]]
+    assert said[seeds - left :] == ([f"and {left} more"] if left else [])
 
 
 def test_a_new_job_gets_everything_pod_last() -> None:
@@ -174,6 +191,17 @@ def test_complete_keeps_the_pod_and_takes_the_counts() -> None:
     assert decision.status.restarts == 0
     assert decision.status.progress is not None
     assert decision.status.progress.done == 9
+
+
+def test_a_crawler_that_could_not_count_takes_no_counts_away() -> None:
+    """It could not open its frontier: its summary has no numbers, and those of before stand."""
+    owner = job()
+    owner = after(owner, decide(owner, around(owner, running(owner), progress=Progress(done=5000)), NOW))
+    said = RunSummary(outcome="failed", reason="FrontierOwned", exit_code=14).to_json()
+    decision = decide(owner, around(owner, ended(owner, 14, message=said)), NOW)
+    assert condition(decision, "Ready") == ("False", "FrontierOwned")
+    assert decision.status.progress is not None
+    assert decision.status.progress.done == 5000
 
 
 def test_complete_removes_a_pod_that_a_sidecar_keeps_alive() -> None:
@@ -413,6 +441,58 @@ def test_a_pod_that_does_not_crawl_yet_says_why(fields: dict[str, Any], expected
     decision = decide(owner, around(owner, pod(owner, **fields)), NOW)
     assert decision.actions == ()
     assert (decision.status.phase, condition(decision, "Ready")[1]) == expected
+
+
+def on_a_node(owner: Job, conditions: list[dict[str, str]], gone_by: str | None = None) -> Pod:
+    """A Pod as a cluster has it, read from what the API server returns."""
+    metadata = {"name": "docs", "uid": "pod-1", "deletionTimestamp": gone_by}
+    state = {"running": {"startedAt": "2031-05-06T07:00:00Z"}}
+    status = {
+        "phase": "Running",
+        "conditions": conditions,
+        "containerStatuses": [{"name": "crawler", "ready": True, "state": state}],
+    }
+    raw = {"metadata": metadata, "spec": {"nodeName": "node-1"}, "status": status}
+    made = pod(owner)
+    return replace(
+        Pod.from_raw(raw), owner_uid=owner.uid, spec_hash=made.spec_hash, request_mark=made.request_mark, attempt=1
+    )
+
+
+# As the node controller (MarkPodsNotReady), the taint manager and the kubelet write them.
+SILENT = [{"type": "ContainersReady", "status": "True"}, {"type": "Ready", "status": "False"}]
+TAINTED = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}
+UNREADY = [
+    {"type": kind, "status": "False", "reason": "ContainersNotReady", "message": "containers with unready status"}
+    for kind in ("ContainersReady", "Ready")
+]
+GATED = [
+    {"type": "ContainersReady", "status": "True"},
+    {"type": "Ready", "status": "False", "reason": "ReadinessGatesNotReady"},
+]
+
+
+@pytest.mark.parametrize(
+    ("conditions", "gone_by", "reason"),
+    [
+        (SILENT, None, "NodeLost"),
+        ([*SILENT, TAINTED], "2031-05-06T07:08:30Z", "NodeLost"),
+        ([*UNREADY, TAINTED], "2031-05-06T07:07:09Z", "NodeLost"),
+        ([*UNREADY, TAINTED], "2031-05-06T07:07:10Z", "PodTerminating"),
+        (UNREADY, None, "NotReady"),
+        (GATED, None, "NotReady"),
+    ],
+    ids=["node silent", "evicted from it", "never gone", "a drain", "kubelet says no", "a readiness gate"],
+)
+def test_a_node_that_is_lost_is_said(conditions: list[dict[str, str]], gone_by: str | None, reason: str) -> None:
+    """And nothing is done: the Pod may still run."""
+    owner = with_running(job())
+    decision = decide(owner, around(owner, on_a_node(owner, conditions, gone_by)), NOW)
+    assert condition(decision, "Ready") == ("False", reason)
+    assert decision.actions == ()
+    ready = find(decision.status.conditions, "Ready")
+    assert ready is not None
+    assert ("ode node-1" in ready.message) == (reason == "NodeLost")
 
 
 def test_configs_of_earlier_specs_go_when_nothing_uses_them() -> None:

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from tests.support.builders import NOW, around, ended, job, pod, running, summary
+from tests.support.builders import NOW, UID, around, ended, job, pod, running, summary
 from tests.support.podsecurity import violations
 
 from crawljob import manifest
@@ -16,8 +16,11 @@ from crawljob.problems import InvalidInputError
 from crawljob.status import CrawlJobStatus
 from crawljob_operator import names, render
 from crawljob_operator.actions import ChangeVolume, CreateConfig, CreatePod, CreateVolume, DeleteJob, DeletePod
+from crawljob_operator.apply import apply
 from crawljob_operator.conditions import find
 from crawljob_operator.decide import Decision, decide
+from crawljob_operator.kube import ApiError, ConflictError, Kube, NotFoundError
+from crawljob_operator.netsettings import NetworkSettings
 from crawljob_operator.observed import Job, Note, Pod, Refusal, Seen, Volume
 
 GIBIBYTE = Decimal(1024**3)
@@ -57,7 +60,7 @@ def claim(owner: Job, **fields: Any) -> Volume:
     """The bound claim of a CrawlJob, of one gibibyte."""
     own: dict[str, Any] = {"owner_uid": owner.uid, "label_uid": owner.uid, "phase": "Bound"}
     size = {"requested": GIBIBYTE, "capacity": GIBIBYTE}
-    return Volume(render.volume_name(owner), "volume-1", **{**own, **size, **fields})
+    return Volume(render.claim_name(owner, owner.spec), "volume-1", **{**own, **size, **fields})
 
 
 # activeDeadlineSeconds
@@ -456,7 +459,7 @@ def test_scenario_51_a_larger_size_is_asked_for_without_a_restart() -> None:
     """The claim is patched; until the driver has done it, StorageReady says so in its words."""
     owner = with_running(storage={"size": "3Gi"})
     grow = decide(owner, around(owner, running(owner), volume=claim(owner)), NOW)
-    assert grow.actions == (ChangeVolume(render.volume_name(owner), "volume-1", "3Gi"),)
+    assert grow.actions == (ChangeVolume(render.claim_name(owner, owner.spec), "volume-1", "3Gi"),)
     assert condition(grow, "StorageReady") == ("False", "ResizePending")
     assert condition(grow, "Ready") == ("False", "Running")
     asked = claim(owner, requested=3 * GIBIBYTE, resizing="Waiting for user to (re-)start a pod")
@@ -517,7 +520,7 @@ def test_a_retained_volume_has_no_owner_and_is_still_ours() -> None:
     assert let_go.actions == (ChangeVolume(kept.name, kept.uid, None, owned=False),)
     finished = complete()
     take = decide(finished, around(finished, volume=claim(finished, owner_uid="")), NOW)
-    assert take.actions == (ChangeVolume(render.volume_name(finished), kept.uid, None, owned=True),)
+    assert take.actions == (ChangeVolume(render.claim_name(finished, finished.spec), kept.uid, None, owned=True),)
     foreign = decide(owner, around(owner, volume=claim(owner, owner_uid="", label_uid="other")), NOW)
     assert condition(foreign, "Stalled") == ("True", "PVCConflict")
 
@@ -589,11 +592,52 @@ def test_a_refusal_is_an_event_once() -> None:
 # podTemplate
 
 
+class Volumes(Kube):
+    """An API server that refuses what it is told to, and notes what it took."""
+
+    def __init__(self, refused: str, error: ApiError) -> None:
+        self._refused, self._error = refused, error
+        self.took: list[str] = []
+
+    async def patch(self, resource: Any, namespace: str, name: str, patch: dict[str, Any], *, part: str = "") -> Any:
+        assert patch["metadata"]["uid"] == "volume-1"
+        (what,) = {*patch, *patch["metadata"]} - {"metadata", "uid"}
+        if what == self._refused:
+            raise self._error
+        self.took.append(what)
+
+    async def delete(self, resource: Any, namespace: str, name: str, uid: str) -> None:
+        self.took.append(f"delete {resource.plural}")
+
+
+@pytest.mark.parametrize(
+    ("refused", "error", "took"),
+    [
+        ("", ApiError(500, "", ""), ["ownerReferences", "spec", "delete crawljobs"]),
+        ("spec", ApiError(403, "Forbidden", "no expansion"), ["ownerReferences"]),
+        ("spec", ConflictError(409, "Conflict", "another UID"), ["ownerReferences"]),
+        ("ownerReferences", ConflictError(409, "Conflict", "another UID"), []),
+        ("ownerReferences", NotFoundError(404, "NotFound", "gone"), []),
+    ],
+    ids=["all is well", "no growth", "conflict at the size", "conflict at the owner", "gone"],
+)
+async def test_a_volume_that_is_to_stay_is_let_go_before_its_job_is_deleted(
+    refused: str, error: ApiError, took: list[str]
+) -> None:
+    """Whatever becomes of its size; and while it is open whose it is, the job stays and is looked at again at once."""
+    kube = Volumes(refused, error)
+    actions = (ChangeVolume("docs", "volume-1", "3Gi", owned=False), DeleteJob(UID))
+    applied = await apply(kube, job(), actions, "image", NetworkSettings())
+    assert kube.took == took
+    assert applied.changed == (took[-1:] != ["delete crawljobs"])
+    assert (applied.resize_refused is not None) == (error.status == 403)
+
+
 def test_the_pods_template_is_followed_and_stays_restricted() -> None:
     """Everything that may be said, at once."""
     template: dict[str, Any] = {
         "labels": {"team": "docs"},
-        "annotations": {"sidecar.example/inject": "false"},
+        "annotations": {"sidecar.istio.io/inject": "false", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"},
         "resources": {"limits": {"memory": "1Gi"}},
         "nodeSelector": {"disk": "ssd"},
         "tolerations": [{"key": "crawl", "operator": "Exists", "effect": "NoSchedule"}],
@@ -620,7 +664,7 @@ def test_the_pods_template_is_followed_and_stays_restricted() -> None:
     assert spec["terminationGracePeriodSeconds"] == 60
     assert [variable for variable in container["env"] if variable in template["env"]] == template["env"]
     assert container["imagePullPolicy"] == "Always"
-    assert violations(spec) == []
+    assert violations(body) == []
 
 
 @pytest.mark.parametrize(
@@ -632,6 +676,17 @@ def test_the_pods_template_is_followed_and_stays_restricted() -> None:
         ({"labels": {names.LABEL_UID: "mine"}}, "podTemplate.labels"),
         ({"labels": {names.LABEL_MANAGED_BY: "me"}}, "podTemplate.labels"),
         ({"labels": {"bad key": "x"}}, "podTemplate.labels"),
+        *(
+            ({"annotations": {key: value}}, "podTemplate.annotations")
+            for key, value in (
+                ("container.apparmor.security.beta.kubernetes.io/crawler", "unconfined"),
+                ("seccomp.security.alpha.kubernetes.io/pod", "unconfined"),
+                ("k8s.v1.cni.cncf.io/networks", "storage"),
+                ("k8s.ovn.org/pod-networks", "{}"),
+                ("io.kubernetes.cri-o.Devices", "/dev/fuse"),
+                ("sidecar.istio.io/userVolume", "[]"),
+            )
+        ),
         ({"env": [{"name": "TRACEPARENT", "value": "x"}]}, "podTemplate.env[0].name"),
         ({"env": [{"name": "A", "value": "x", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]}, "env[0]"),
         ({"env": [{"name": "A"}, {"name": "A"}]}, "podTemplate.env"),

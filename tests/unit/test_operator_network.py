@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from tests.support.builders import NOW, around, ended, job, running
+from tests.support.builders import NOW, UID, around, crawljob, ended, job, running
 
 from crawljob import ranges, spec
 from crawljob.problems import InvalidInputError
@@ -26,6 +26,7 @@ from crawljob_operator.conditions import find
 from crawljob_operator.decide import decide
 from crawljob_operator.netsettings import NetworkSettings
 from crawljob_operator.observed import Job, Note, Policy, Refusal, Seen
+from crawljob_operator.reconcile import read_job
 from durable_crawler.addresses import refusal
 
 LOCAL_NAT64 = IPv6Network("64:ff9b:1::/48")
@@ -167,6 +168,7 @@ def test_its_name_is_that_of_its_content() -> None:
     [
         ("[]", "networkPolicy: "),
         ("{", "networkPolicy: "),
+        ('{"limits": {"allowCIDRs": ["10.0.0.1/8"]}}', "networkPolicy.limits.allowCIDRs[0]: must be a range"),
         ('{"enable": true}', "networkPolicy.enable: unknown field"),
         ('{"enabled": "yes"}', "networkPolicy.enabled: must be true or false"),
         ('{"dns": {"ports": []}}', "networkPolicy: dns must have ports"),
@@ -192,6 +194,24 @@ def test_a_mistake_in_the_peers_is_named(settings: str, problem: str) -> None:
     assert told.exit_code == 2
     assert problem in told.output
     assert names.FLAG_NETWORK_POLICY in told.output
+
+
+def test_a_range_beyond_the_limits_is_refused_by_its_path() -> None:
+    """Whole and part are within; wider, beside and of the other family are not. Without limits all are."""
+    limited = netsettings.parse('{"enabled": false, "limits": {"allowCIDRs": ["10.20.0.0/16", "fd00:20::/32"]}}')
+    within, beyond = ["10.20.0.0/16", "10.20.30.0/24", "fd00:20:1::/48"], ["10.0.0.0/8", "10.21.0.0/16", "::/0"]
+    raw = crawljob("docs", network={"allowCIDRs": [*within, *beyond]})
+    raw["metadata"]["uid"] = UID
+    assert read_job(raw).problems == ()
+    read = read_job(raw, limited)
+    assert [problem.path for problem in read.problems] == [f"spec.network.allowCIDRs[{number}]" for number in (3, 4, 5)]
+    stalled = find(decide(read, Seen(), NOW).status.conditions, "Stalled")
+    assert stalled is not None
+    assert stalled.reason == "InvalidSpec"
+    told = "spec.network.allowCIDRs[3]: 10.0.0.0/8 is not within what this operator allows (10.20.0.0/16, fd00:20::/32)"
+    assert told in stalled.message
+    raw["spec"]["network"] = {"allowCIDRs": within}
+    assert read_job(raw, limited).spec is not None
 
 
 def test_the_only_policy_is_there_before_the_pod() -> None:
@@ -223,6 +243,35 @@ def test_a_pods_policy_stays_as_it_is_and_comes_back() -> None:
     taken = replace(bare, policies=(Policy("new", "2", "somebody"),))
     assert decide(owner, taken, NOW).actions == ()
     assert decide(owner, replace(bare, pod=ended(owner, 1)), NOW).actions == ()
+
+
+@pytest.mark.parametrize(
+    ("seen", "why", "recheck"),
+    [
+        ({"refusal": Refusal(Note("QuotaExceeded", "exceeded quota"), NOW + timedelta(seconds=9))}, "quota", 9),
+        ({"policies": (Policy("new", "2", "somebody"),)}, "new belongs to somebody else", 30),
+    ],
+    ids=["refused", "taken"],
+)
+def test_a_pod_whose_policy_does_not_come_back_is_said(seen: dict[str, Any], why: str, recheck: int) -> None:
+    """It goes on crawling; its condition says so for as long, an Event once, and it is looked at again."""
+    owner = job()
+    bare = around(owner, running(owner), policy_name="new", **seen)
+    plain = decide(owner, around(owner, running(owner)), NOW)
+    decision = decide(owner, bare, NOW)
+    ready, before = find(decision.status.conditions, "Ready"), find(plain.status.conditions, "Ready")
+    assert ready is not None
+    assert before is not None
+    assert (ready.status, ready.reason) == (before.status, before.reason)
+    assert ready.message.startswith(f"{before.message} The Pod has no NetworkPolicy: ")
+    assert why in ready.message
+    assert [said.note.reason for said in decision.announcements if said.warning] == ["NotIsolated"]
+    assert decision.recheck_at == NOW + timedelta(seconds=recheck)
+    known = replace(owner, status=decision.status)
+    again = decide(known, bare, NOW + timedelta(seconds=recheck))
+    assert (again.status, again.announcements) == (decision.status, ())
+    healed = decide(known, replace(bare, policies=(Policy("new", "3", owner.uid),)), NOW)
+    assert find(healed.status.conditions, "Ready") == before
 
 
 def test_a_foreign_policy_of_that_name_is_left_alone() -> None:

@@ -20,13 +20,14 @@ from crawljob.spec import Backoff
 from crawljob.status import CrawlJobStatus
 from crawljob.summary import Progress
 from crawljob_operator import backoff, identity, rbac, render, times
+from crawljob_operator.announce import _shortened
 from crawljob_operator.apply import _refusal
 from crawljob_operator.decide import decide
 from crawljob_operator.handlers import owner_key
-from crawljob_operator.kube import ApiError, _error
+from crawljob_operator.kube import NETWORK_ERRORS, ApiError, _error
 from crawljob_operator.patching import merge_patch, status_patch
 from crawljob_operator.progress import ProgressReader
-from crawljob_operator.workqueue import Key, WorkQueue
+from crawljob_operator.workqueue import WOKEN_SECONDS, Key, WorkQueue
 
 policies = st.builds(
     lambda low, more, factor: Backoff(initial_seconds=low, max_seconds=min(low + more, 86_400), multiplier=factor),
@@ -114,9 +115,9 @@ def test_secrets_are_mounted_key_by_key_and_never_read() -> None:
     ]
     owner = job(fetch={"headers": headers})
     assert owner.spec is not None
-    spec = render.pod(owner, owner.spec, 1, "i")["spec"]
-    (container,) = spec["containers"]
-    assert violations(spec) == []
+    body = render.pod(owner, owner.spec, 1, "i")
+    spec, (container,) = body["spec"], body["spec"]["containers"]
+    assert violations(body) == []
     assert spec["volumes"][3:] == [
         {
             "name": "secret-0",
@@ -150,11 +151,11 @@ def test_certificates_are_one_file(reference: str, volume: dict[str, dict[str, s
     """From either kind; its name in the Pod does not depend on the key."""
     owner = job(fetch={"caBundle": {reference: {"name": "ours", "key": "root.crt"}}})
     assert owner.spec is not None
-    spec = render.pod(owner, owner.spec, 1, "i")["spec"]
-    (container,) = spec["containers"]
+    body = render.pod(owner, owner.spec, 1, "i")
+    spec, (container,) = body["spec"], body["spec"]["containers"]
     ((kind, source),) = volume.items()
     content = {**source, "items": [{"key": "root.crt", "path": "ca.pem"}], "defaultMode": 0o440}
-    assert violations(spec) == []
+    assert violations(body) == []
     assert spec["volumes"][3:] == [{"name": "ca", kind: content}]
     assert container["volumeMounts"][3:] == [{"name": "ca", "mountPath": "/etc/crawljob-ca", "readOnly": True}]
     assert container["args"][-2:] == ["--ca-bundle", "/etc/crawljob-ca/ca.pem"]
@@ -256,6 +257,16 @@ def test_errors_are_read_from_whatever_answers() -> None:
     assert _error(403, body).reason == "NamespaceTerminating"
 
 
+def test_an_event_ends_with_a_whole_problem() -> None:
+    """It holds 1,024 characters; the status has the rest."""
+    assert _shortened("a word") == "a word"
+    problems = "; ".join(f"spec.seeds[{number}]: must be an absolute URL" for number in range(40))
+    said = _shortened(problems)
+    assert len(said) <= 1024
+    assert said.endswith("must be an absolute URL; ... (in full in the status)")
+    assert len(_shortened("x" * 5000)) == 1024
+
+
 async def test_a_key_is_worked_on_once_at_a_time_and_not_forgotten() -> None:
     """Wakes during the work lead to one more turn; other keys go on meanwhile."""
     running_now: set[Key] = set()
@@ -310,6 +321,49 @@ async def test_an_error_of_one_key_is_tried_again_and_hurts_no_other(monkeypatch
     queue.wake(Key("n", "good"))
     await asyncio.wait_for(healed.wait(), 5)
     assert calls == {"bad": 3, "good": 1}
+    task.cancel()
+
+
+@pytest.mark.parametrize(("error", "traceback"), [(ApiError(503, "", "busy"), False), (KeyError("a bug"), True)])
+async def test_a_defect_has_its_traceback_once_and_an_ordinary_error_none(
+    error: Exception, traceback: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("crawljob_operator.workqueue.ERROR_FIRST_SECONDS", 0.001)
+    healed, left = asyncio.Event(), [error, error]
+
+    async def handler(_: Key) -> None:
+        if left:
+            raise left.pop()
+        healed.set()
+
+    queue = WorkQueue(handler, ordinary=(ApiError, *NETWORK_ERRORS))
+    task = asyncio.create_task(queue.run())
+    queue.wake(Key("n", "docs"))
+    await asyncio.wait_for(healed.wait(), 5)
+    task.cancel()
+    assert [bool(record.exc_info) for record in caplog.records] == [traceback, False]
+
+
+async def test_the_echo_of_its_own_write_does_not_hurry_a_key_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An event while it works, and others while it waits: it is tried when its wait is over, or after 15 s."""
+    monkeypatch.setattr("crawljob_operator.workqueue.ERROR_FIRST_SECONDS", 100.0)
+    calls = []
+
+    async def handler(key: Key) -> None:
+        calls.append(key)
+        queue.wake(key)
+        raise RuntimeError("a bug")
+
+    queue = WorkQueue(handler, workers=1)
+    task = asyncio.create_task(queue.run())
+    key = Key("n", "bad")
+    queue.wake(key)
+    for _ in range(100):
+        await asyncio.sleep(0)
+        queue.wake(key)
+    assert len(calls) == 1
+    left = queue._timers[key].when() - asyncio.get_running_loop().time()
+    assert 0 < left <= WOKEN_SECONDS
     task.cancel()
 
 

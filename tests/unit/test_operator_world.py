@@ -128,7 +128,7 @@ class World(RuleBasedStateMachine):
                 storage = owner.spec.storage
                 size = quantity(storage.wanted_size)
                 self.volume = Volume(
-                    render.volume_name(owner),
+                    render.claim_name(owner, owner.spec),
                     "volume",
                     owner.uid if storage.when_deleted == "Delete" else "",
                     "Bound",

@@ -152,12 +152,53 @@ async def test_an_unreachable_file_is_asked_for_again_with_growing_waits_and_the
     assert len(world.asked) == 1 + len(UNREACHABLE_WAITS_MS)
 
 
-async def test_an_origin_is_not_given_up_for_a_proxy_that_is_away() -> None:
-    world = World(*[AWAY] * 9, GOOD)
+@pytest.mark.parametrize("restarting", [False, True])
+@pytest.mark.parametrize(
+    ("answers", "counted"),
+    [
+        ("AAAAAAAAAG", "0000000000"),
+        ("ABBBB", "01234"),
+        ("BBBAB", "12334"),
+        ("BBBABAAB", "12334444"),
+        ("BABAG", "11220"),
+        ("BAABABAB", "11122334"),
+    ],
+)
+async def test_a_proxy_that_is_away_counts_neither_for_an_origin_nor_against_it(
+    answers: str, counted: str, restarting: bool
+) -> None:
+    """A: the proxy is away. B: the origin answers 503. G: it gives the file. ``counted`` are its failures in a row."""
+    world = World(*[{"A": AWAY, "B": BUSY, "G": GOOD}[answer] for answer in answers])
     gate = world.gate()
-    for _ in range(9):
-        assert await gate.verdict(f"{HERE}/a") == Unreachable(world.clock.wall_ms() + PROXY_WAIT_MS)
-        world.pass_ms(PROXY_WAIT_MS)
+    for answer, failures in zip(answers, map(int, counted), strict=True):
+        before = dict(world.kept)
+        verdict = await gate.verdict(f"{HERE}/a")
+        known = world.kept.get(HERE)
+        assert (known.failures if known else 0) == failures
+        if failures == 4:
+            assert verdict == Unreachable(None), "after four failures of its own, whatever comes then"
+        elif answer == "A":
+            assert verdict == Unreachable(world.clock.wall_ms() + PROXY_WAIT_MS, outcome=Outcome.PROXY_UNREACHABLE)
+            assert world.kept == before, "nothing was learned"
+            asked = len(world.asked)
+            world.pass_ms(PROXY_WAIT_MS - 1)
+            assert await gate.verdict(f"{HERE}/b") == verdict
+            assert len(world.asked) == asked, "one question, however many pages wait"
+            world.pass_ms(1)
+        elif answer == "B":
+            assert verdict == Unreachable(world.clock.wall_ms() + UNREACHABLE_WAITS_MS[failures - 1])
+            world.pass_ms(UNREACHABLE_WAITS_MS[failures - 1])
+        else:
+            assert verdict == Allowed(1.5)
+        if restarting:
+            gate = world.gate()
+
+
+async def test_a_proxy_is_not_waited_for_longer_when_the_clock_is_set_back() -> None:
+    world = World(AWAY, GOOD)
+    gate = world.gate()
+    assert isinstance(await gate.verdict(f"{HERE}/a"), Unreachable)
+    world.clock.jump(-30 * 86_400)
     assert await gate.verdict(f"{HERE}/a") == Allowed(1.5)
 
 

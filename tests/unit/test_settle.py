@@ -13,8 +13,10 @@ from durable_crawler.settle import (
     MAX_RETRY_AFTER,
     RETRYABLE_STATUSES,
     Done,
+    Effect,
     RetryLater,
     classify,
+    effect_on_host,
     parse_http_date,
     parse_retry_after,
     settle,
@@ -154,3 +156,19 @@ def test_a_year_of_two_digits_is_at_most_fifty_years_ahead(value: str, now: date
 def test_no_header_breaks_the_parser(value: str, now: datetime) -> None:
     seconds = parse_retry_after(value, now)
     assert seconds is None or 0 <= seconds <= 1e9
+
+
+@pytest.mark.parametrize(
+    ("fetched", "effect"),
+    [
+        (attempt(Outcome.OK, 200), Effect.ANSWERED),
+        (attempt(Outcome.HTTP_ERROR, 500), Effect.ANSWERED),
+        (attempt(Outcome.HTTP_ERROR, 503), Effect.OVERLOADED),
+        (attempt(Outcome.HEADER_TIMEOUT), Effect.OVERLOADED),
+        (attempt(Outcome.CONNECT_ERROR), Effect.UNCONNECTED),
+        (attempt(Outcome.PROXY_REFUSED), None),
+        (attempt(Outcome.PROXY_UNREACHABLE), None),
+    ],
+)
+def test_what_an_attempt_says_of_its_host(fetched: Fetched, effect: Effect | None) -> None:
+    assert effect_on_host(fetched) is effect

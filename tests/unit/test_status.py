@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import sqlite3
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -249,15 +251,70 @@ async def test_beside_a_crawl_that_runs(db: Path) -> None:
     assert read(db)["outcomes"] == {"ok": 60}
 
 
-async def test_it_changes_nothing(db: Path) -> None:
+async def test_it_changes_nothing_but_leaves_two_files_until_the_next_crawl_ends(db: Path, clock: ManualClock) -> None:
     async with Website({"/": page("/a")}) as site:
         code, run = await crawl("--seed", site.url, "--db", db, cwd=db.parent)
         assert code == 0, run.errors
-    before = hashlib.sha256(db.read_bytes()).digest()
+    before, files = hashlib.sha256(db.read_bytes()).digest(), contents(db.parent)
     assert status(db).exit_code == 0
     assert status(db, "--format", "json").exit_code == 0
     assert hashlib.sha256(db.read_bytes()).digest() == before
+    assert contents(db.parent) == files | {"frontier.db-wal", "frontier.db-shm"}
+    assert (db.parent / "frontier.db-wal").stat().st_size == 0
     assert rows(db, "SELECT epoch FROM meta") == [(1,)]
+    await (await SqliteFrontier.open(db, ADMISSION, max_pages=9, clock=clock)).close()
+    assert contents(db.parent) == files
+
+
+def contents(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+@contextmanager
+def where_one_may_not_write(db: Path) -> Iterator[Path]:
+    """Copies of a frontier and its WAL in a folder that belongs to somebody else, for whoever runs the tests."""
+    with TemporaryDirectory() as place:  # not in pytest's folder, which nobody else may enter
+        folder = Path(place)
+        for path in db.parent.glob("frontier.db*"):
+            if path.suffix in (".db", ".db-wal"):
+                (folder / path.name).write_bytes(path.read_bytes())
+                (folder / path.name).chmod(0o444)
+        folder.chmod(0o555)
+        root = os.geteuid() == 0
+        if root:  # who may write everywhere
+            os.seteuid(65534)
+        try:
+            yield folder / db.name
+        finally:
+            if root:
+                os.seteuid(0)
+            folder.chmod(0o755)
+
+
+async def test_where_one_may_not_write_a_frontier_is_read_as_it_is(db: Path, clock: ManualClock) -> None:
+    await (await filled(db, clock)).close()
+    with where_one_may_not_write(db) as copy:
+        assert read(copy)["pages"]["done"] == 2
+        assert contents(copy.parent) == {"frontier.db"}
+
+
+async def test_where_one_may_not_write_a_frontier_that_was_not_closed_is_to_be_copied(
+    db: Path, clock: ManualClock, tmp_path: Path
+) -> None:
+    frontier = await filled(db, clock)
+    with where_one_may_not_write(db) as copy:
+        result = status(copy)
+        assert result.exit_code == ExitCode.INFRASTRUCTURE
+        assert result.stderr.startswith(f"error: {copy}: cannot be read without writing beside it")
+        assert "copy it together with frontier.db-wal" in result.stderr
+        assert result.stderr.count("\n") == 1
+        found = {path.name: path.read_bytes() for path in copy.parent.iterdir()}
+    await frontier.close()
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    for name, content in found.items():
+        (mine / name).write_bytes(content)
+    assert read(mine / "frontier.db")["pages"]["done"] == 2, "as it was told to do"
 
 
 def test_no_statement_walks_all_pages_or_results() -> None:

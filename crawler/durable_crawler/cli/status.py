@@ -40,13 +40,14 @@ _ROBOTS = {"none": "no robots.txt", "rules": "rules", "unreachable": "unreachabl
     type=click.Path(path_type=Path, dir_okay=False),
     default="frontier.db",
     show_default=True,
-    help="The frontier to read; nothing is written to it.",
+    help="The frontier to read; it is not changed.",
 )
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def status(db: Path, form: str) -> None:
     """Show how a crawl stands, also while it runs: pages, outcomes, hosts that wait, what was not followed.
 
-    Takes no lock and one short look, which is longer only for what is pending: the table of hosts counts it.
+    Takes no lock and one short look, which is longer only for what is pending: the table of hosts counts it. SQLite
+    leaves two files beside the frontier, -wal and -shm, until the next crawl ends.
     """
     # Only now, as in `run`: `--help` shall not wait for a database.
     from durable_crawler.clock import SystemClock  # noqa: PLC0415

@@ -1,6 +1,7 @@
 """A read-only look at a frontier, also while a crawl runs: for ``status``, the demo, and whoever wants to see results.
 
-Never takes the lock and never writes. Reads are short, so that they do not hold up the writer's checkpoints.
+Never takes the lock, and never writes into the file. SQLite makes two beside it, ``-wal`` and ``-shm``, and only a
+writer takes them away. Reads are short, so that they do not hold up the writer's checkpoints.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from durable_crawler.frontier.model import FrontierError, FrontierUnusableError, Snapshot
+from durable_crawler.frontier.model import FrontierBrokenError, FrontierError, FrontierUnusableError, Snapshot
 from durable_crawler.frontier.opening import as_json, explain, refuse_foreign, refuse_newer
 from durable_crawler.frontier.overview import (
     HOSTS,
@@ -24,6 +25,9 @@ from durable_crawler.frontier.overview import (
     WaitingHost,
 )
 from durable_crawler.frontier.statements import SCHEMA_VERSION, STATEMENTS
+
+_NOT_WRITABLE = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
+"""What SQLite says where it cannot make the files that it needs beside a database to read it."""
 
 
 class FrontierReader:
@@ -90,9 +94,7 @@ class FrontierReader:
         if not self._path.exists():
             raise FrontierError(f"{self._path}: no such frontier")
         try:
-            connection = sqlite3.connect(
-                f"file:{quote(str(self._path))}?mode=ro", uri=True, timeout=2, isolation_level=None
-            )
+            connection = self._opened()
             try:
                 self._check_version(connection)
                 yield connection
@@ -100,6 +102,31 @@ class FrontierReader:
                 connection.close()
         except sqlite3.Error as error:
             raise explain(self._path, error) from error
+
+    def _opened(self) -> sqlite3.Connection:
+        """A connection that can read, also in a folder where one may not write."""
+        try:
+            return self._connected("mode=ro")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF not in _NOT_WRITABLE:
+                raise
+            path = self._path.resolve()
+            if path.with_name(f"{path.name}-wal").exists():
+                raise FrontierBrokenError(
+                    f"{self._path}: cannot be read without writing beside it ({error}), as it was not closed in order; "
+                    f"copy it together with {path.name}-wal into a folder of your own, and read the copy"
+                ) from None
+        # Whoever writes has a WAL: what is in the file is all there is, and stays as it is for as long as this takes.
+        return self._connected("mode=ro&immutable=1")
+
+    def _connected(self, how: str) -> sqlite3.Connection:
+        connection = sqlite3.connect(f"file:{quote(str(self._path))}?{how}", uri=True, timeout=2, isolation_level=None)
+        try:
+            connection.execute("PRAGMA schema_version").fetchone()  # the first that reads the file
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     def _check_version(self, connection: sqlite3.Connection) -> None:
         (version,) = connection.execute("PRAGMA user_version").fetchone()

@@ -44,9 +44,10 @@ class SpanBuilder:
                 "crawler.run.outcome": summary.outcome,
                 "crawler.run.reason": summary.reason,
                 "crawler.run.exit_code": summary.exit_code,
-                "crawler.pages.done": summary.progress.done,
-                "crawler.pages.failed": summary.progress.failed,
             }
+            if summary.progress is not None:
+                attributes["crawler.pages.done"] = summary.progress.done
+                attributes["crawler.pages.failed"] = summary.progress.failed
             if summary.outcome == "failed":
                 attributes[error_attributes.ERROR_TYPE] = summary.reason
                 status = error(summary.message)

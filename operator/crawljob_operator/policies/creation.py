@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from crawljob.status import Phase
 from crawljob_operator.actions import Action, CreateConfig, CreatePod, CreateVolume
 from crawljob_operator.conditions import Wanted
 from crawljob_operator.observed import Note
 from crawljob_operator.policies import isolation
 from crawljob_operator.policies.deadlines import kubelets_limit
 from crawljob_operator.policies.view import SOON, Announcement, Plan, View
+from crawljob_operator.policies.waiting import said
 
 _LOST = Announcement(
     Note("FrontierLost", "The volume is gone, and the crawl's state with it; it begins anew."), warning=True
@@ -29,14 +33,14 @@ def create(view: View) -> Plan | None:
     actions.extend(isolation.before_pod(view))
     attempt = view.ledger.attempt + 1
     actions.append(CreatePod(attempt, kubelets_limit(view)))
-    return Plan(
-        "Restarting" if view.ledger.restarts else "Pending",
-        Wanted("False", Note("Starting", f"The Pod of attempt {attempt} is being created.")),
-        actions=tuple(actions),
-        recheck_at=view.now + SOON,
-        announcements=announcements,
-        clear_restart=True,
-    )
+    soon = view.now + SOON
+    if view.seen.refusal is not None:
+        plan = said(view.seen.refusal, soon)
+    else:
+        note = Note("Starting", f"The Pod of attempt {attempt} is being created.")
+        phase: Phase = "Restarting" if view.ledger.restarts else "Pending"
+        plan = Plan(phase, Wanted("False", note), recheck_at=soon)
+    return replace(plan, actions=tuple(actions), announcements=announcements, clear_restart=True)
 
 
 def restored(view: View) -> tuple[Action, ...]:

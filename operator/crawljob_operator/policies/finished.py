@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from crawljob.status import MESSAGE_MAX, Condition, CrawlJobStatus
+from crawljob.status import CONDITION_MESSAGE_MAX, Condition, CrawlJobStatus
 from crawljob_operator import times
 from crawljob_operator.actions import Action, DeleteJob
 from crawljob_operator.conditions import holds
@@ -66,5 +66,5 @@ def _told(condition: Condition, generation: int, *, edited: bool) -> Condition:
     """The condition as it is; ``Ready`` says, where that is so, that an edit came too late."""
     message = condition.message.removesuffix(TOO_LATE)
     if edited and condition.type == "Ready":
-        message = message[: MESSAGE_MAX - len(TOO_LATE)] + TOO_LATE
+        message = message[: CONDITION_MESSAGE_MAX - len(TOO_LATE)] + TOO_LATE
     return condition.model_copy(update={"observed_generation": generation, "message": message})

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from crawljob_operator.actions import Action, CreatePolicy, DeletePolicy
-from crawljob_operator.observed import Policy
-from crawljob_operator.policies.view import View
+from crawljob_operator.conditions import Wanted, find
+from crawljob_operator.observed import Note, Policy
+from crawljob_operator.policies.view import SOON, Announcement, Plan, View
 
 
 def before_pod(view: View) -> tuple[Action, ...]:
@@ -16,9 +19,38 @@ def before_pod(view: View) -> tuple[Action, ...]:
 def restored(view: View) -> tuple[Action, ...]:
     """A living Pod's policy, where somebody has removed it. Another one than it has waits for the next Pod."""
     refusal = view.seen.refusal
-    if view.living is None or view.living.deleting or _own(view) or (refusal and refusal.retry_at > view.now):
+    if not _is_open(view) or (refusal and refusal.retry_at > view.now):
         return ()
     return _missing(view)
+
+
+def told(view: View, plan: Plan) -> Plan:
+    """The plan, whose ``Ready`` says where a living Pod has no policy and cannot get one; an Event says it once."""
+    if not _is_open(view) or not view.seen.policy_name:
+        return plan
+    refusal, due = view.seen.refusal, view.now + SOON
+    if not _missing(view):
+        why = f"one named {view.seen.policy_name} belongs to somebody else"
+    elif refusal is not None:
+        why, due = refusal.note.message, max(refusal.retry_at, view.now)
+    else:
+        return plan  # it is being made
+    words = f"The Pod has no NetworkPolicy: {why}"
+    before = find(view.job.status.conditions, "Ready")
+    known = before is not None and words in before.message
+    news = () if known else (Announcement(Note("NotIsolated", words), warning=True),)
+    ready = Note(plan.ready.note.reason, f"{plan.ready.note.message} {words}".strip())
+    return replace(
+        plan,
+        ready=Wanted(plan.ready.status, ready),
+        recheck_at=min(plan.recheck_at or due, due),
+        announcements=(*plan.announcements, *news),
+    )
+
+
+def _is_open(view: View) -> bool:
+    """Whether a Pod of ours lives that no policy of ours is for."""
+    return view.living is not None and not view.living.deleting and not _own(view)
 
 
 def _own(view: View) -> list[Policy]:

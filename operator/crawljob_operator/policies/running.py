@@ -6,7 +6,7 @@ from crawljob.status import ConditionType, Phase
 from crawljob_operator.conditions import Wanted
 from crawljob_operator.ledger import healthy_at, requested_stop
 from crawljob_operator.observed import Note
-from crawljob_operator.podstate import PATIENCE, explain
+from crawljob_operator.podstate import PATIENCE, explain, leaving
 from crawljob_operator.policies.deadlines import active_until, start_until
 from crawljob_operator.policies.view import SOON, Plan, View, stalled
 
@@ -15,7 +15,7 @@ def terminating(view: View) -> Plan | None:
     """If we asked for its end, the status keeps saying so until that end is entered."""
     if view.living is None or not view.living.deleting:
         return None
-    note, requested = explain(view.living).note, requested_stop(view.job.status)
+    note, requested = leaving(view.living, view.now), requested_stop(view.job.status)
     more: dict[ConditionType, Wanted] = {"Restarting": Wanted("True", note)}
     if requested in ("SpecChanged", "RestartRequested"):
         more["Restarting"] = Wanted("True", Note(requested, note.message))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from crawljob_operator import times
 from crawljob_operator.conditions import Wanted
 from crawljob_operator.ledger import described
-from crawljob_operator.observed import Note
-from crawljob_operator.policies.view import Plan, View
+from crawljob_operator.observed import Note, Refusal
+from crawljob_operator.policies.view import Plan, View, stalled
 
 
 def backoff(view: View) -> Plan | None:
@@ -25,7 +27,12 @@ def refused(view: View) -> Plan | None:
     refusal = view.seen.refusal
     if view.pod is not None or refusal is None or refusal.retry_at <= view.now:
         return None
-    said = Wanted("False", refusal.note)
+    return said(refusal, refusal.retry_at)
+
+
+def said(refusal: Refusal, recheck_at: datetime) -> Plan:
+    """What the status says of a refusal, also while it is asked again: each attempt writes nothing by itself."""
+    note = refusal.note
     if refusal.stalled:
-        return Plan("Stalled", said, {"Stalled": Wanted("True", refusal.note)}, recheck_at=refusal.retry_at)
-    return Plan("Pending", said, recheck_at=refusal.retry_at)
+        return stalled(note, recheck_at)
+    return Plan("Pending", Wanted("False", note), recheck_at=recheck_at)
