@@ -104,7 +104,8 @@ def _object_schema() -> dict[str, Any]:
             "kind": {"type": "string"},
             "metadata": {"type": "object"},
             "spec": structural(CrawlJobSpec),
-            "status": structural(CrawlJobStatus),
+            # What nobody has looked at yet is in progress for kstatus, and not current as a thing without conditions.
+            "status": {**structural(CrawlJobStatus), "default": {"observedGeneration": -1}},
         },
     }
 

@@ -154,7 +154,8 @@ def _refusal(error: ApiError, kind: str) -> Refused | None:
     match error.status:
         case 403 if error.reason == "NamespaceTerminating":
             reason, stalled = error.reason, False
-        case 403 if "exceeded quota" in error.message:
+        # The second is a quota that its controller has not counted yet.
+        case 403 if any(words in error.message for words in ("exceeded quota", "status unknown for quota")):
             reason, stalled = "QuotaExceeded", False
         case 403 if "cannot create resource" in error.message:  # a right that the operator's account has not got
             reason, stalled = "Forbidden", True

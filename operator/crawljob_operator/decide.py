@@ -53,8 +53,8 @@ POLICIES: tuple[Policy, ...] = (
 """Asked in this order; the first that has a plan decides. The last one always has."""
 
 
-_ON_ITS_WAY = frozenset({"Starting", "NotReady", "PodTerminating"})
-"""Reasons of a crawl that does not run, which need no Event: nothing is wrong."""
+_NOTHING_WRONG = frozenset({"Starting", "NotReady", "Running", "PodTerminating"})
+"""Reasons of a crawl that is not over, which need no Event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ def _announced(view: View, plan: Plan) -> tuple[Announcement, ...]:
     ):
         ready = find(view.job.status.conditions, "Ready")
         reason = word(plan.ready.note.reason)
-        if reason not in _ON_ITS_WAY and (ready is None or ready.reason != reason):
+        if reason not in _NOTHING_WRONG and (ready is None or ready.reason != reason):
             said.append(Announcement(plan.ready.note, warning=True))
     # What an end led to is said in its place where both have one name: the Event would count it twice.
     reasons = {announcement.note.reason for announcement in said}

@@ -94,6 +94,8 @@ class Pod:
     memory_limit: str = ""
     others_running: bool = False
     """Whether a container besides the crawler's still runs: an injected sidecar."""
+    warning: Note | None = None
+    """The latest Event about it, where that is a warning; read only while it starts for long."""
 
     @property
     def at_rest(self) -> bool:

@@ -11,6 +11,8 @@ from crawljob_operator.observed import Note, Pod
 # The kubelet never gets past these by itself; the CrawlJob must be edited.
 _NEEDS_A_PERSON = frozenset({"InvalidImageName"})
 
+PATIENCE = timedelta(seconds=10)
+"""How long a Pod may be starting before its Events are read: a missing Secret stands nowhere else."""
 LATE = timedelta(seconds=60)
 """A kubelet that is there has a Pod gone by then, after its grace."""
 
@@ -20,11 +22,12 @@ _ON_ITS_WAY = frozenset({"ContainerCreating", "PodInitializing"})
 
 @dataclass(frozen=True, slots=True)
 class PodState:
-    """``ready`` or why not; ``stalled`` when only an edit helps."""
+    """``ready`` or why not; ``stalled`` when only an edit helps; ``starting`` when its status names no reason."""
 
     ready: bool
     note: Note
     stalled: bool = False
+    starting: bool = False
 
 
 def explain(pod: Pod) -> PodState:  # noqa: PLR0911 - rules in order, the first that fits answers
@@ -46,7 +49,8 @@ def explain(pod: Pod) -> PodState:  # noqa: PLR0911 - rules in order, the first 
     if pod.phase == "Running" or pod.running_since is not None:
         return PodState(False, Note("NotReady", f"Pod {pod.name} runs but is not ready yet."))
     where = f" on node {pod.node}" if pod.node else ""
-    return PodState(False, Note("Starting", f"Pod {pod.name} is starting{where}."))
+    note = pod.warning or Note("Starting", f"Pod {pod.name} is starting{where}.")
+    return PodState(False, note, starting=True)
 
 
 def leaving(pod: Pod, now: datetime) -> Note:

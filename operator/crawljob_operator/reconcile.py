@@ -38,6 +38,7 @@ from crawljob_operator.netsettings import NetworkSettings
 from crawljob_operator.observed import Config, Job, Note, Pod, Policy, Refusal, Seen, Volume
 from crawljob_operator.observer import Observer
 from crawljob_operator.patching import status_patch
+from crawljob_operator.podstate import PATIENCE, explain
 from crawljob_operator.progress import ProgressReader
 from crawljob_operator.workqueue import Key
 
@@ -121,6 +122,7 @@ class Reconciler:
         policy = network.policy_name(job, job.spec, self._network) if job.spec else ""
         progress = None
         if pod is not None and pod.owner_uid == job.uid and job.spec is not None:
+            pod = await self._explained(namespace, pod)
             progress = await self._progress.read(job.uid, pod, job.spec.listen.port)
         return Seen(
             pod=pod,
@@ -165,13 +167,21 @@ class Reconciler:
         volume = Volume.from_raw(raw)
         if volume.phase != "Pending" or volume.deleting:
             return volume
-        fields = f"involvedObject.uid={volume.uid},involvedObject.kind=PersistentVolumeClaim"
+        latest = await self._latest_event(namespace, "PersistentVolumeClaim", volume.uid)
+        return volume if latest is None else replace(volume, note=_note(latest))
+
+    async def _explained(self, namespace: str, pod: Pod) -> Pod:
+        """The Pod with what the kubelet warns of, where it has been starting for long and its status says nothing."""
+        late = pod.created_at is not None and self._now() - pod.created_at >= PATIENCE
+        if pod.ended or not pod.node or not late or not explain(pod).starting:
+            return pod
+        latest = await self._latest_event(namespace, "Pod", pod.uid)
+        return pod if latest is None or latest.get("type") != "Warning" else replace(pod, warning=_note(latest))
+
+    async def _latest_event(self, namespace: str, kind: str, uid: str) -> dict[str, Any] | None:
+        fields = f"involvedObject.uid={uid},involvedObject.kind={kind}"
         events = [event async for event in self._kube.items(EVENTS, namespace, fields=fields)]
-        if not events:
-            return volume
-        latest = max(events, key=lambda e: e.get("lastTimestamp") or e.get("eventTime") or "")
-        note = Note(str(latest.get("reason") or ""), str(latest.get("message") or ""))
-        return replace(volume, note=note)
+        return max(events, key=lambda e: e.get("lastTimestamp") or e.get("eventTime") or "", default=None)
 
     async def _write(self, job: Job, raw: dict[str, Any], patch: dict[str, Any]) -> bool:
         """Write the status as of what was read; ``False`` when the CrawlJob has changed or gone since."""
@@ -203,6 +213,10 @@ class Reconciler:
         self._resize_refusals.pop(uid, None)
         self._tidied.pop(uid, None)
         self._progress.forget(uid)
+
+
+def _note(event: dict[str, Any]) -> Note:
+    return Note(str(event.get("reason") or ""), str(event.get("message") or ""))
 
 
 def _latest(refusals: dict[str, _Refusals], job: Job) -> Refusal | None:

@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 from tests.support.cluster import collector, testbed
 
+from crawljob_operator import names
 from durable_crawler.frontier.model import FrontierError
 from durable_crawler.frontier.reader import FrontierReader
 
@@ -83,6 +84,18 @@ class Job:
         owners = {item["metadata"]["name"]: item["metadata"].get("ownerReferences", ()) for item in items}
         return [name for name, refs in owners.items() if any(ref["name"] == self.name for ref in refs)]
 
+    @property
+    def pod(self) -> Mapping[str, Any]:
+        """Its one Pod; empty while there is none."""
+        pods = [found for name in self.owned("pod") if (found := testbed.get_json("pod", name, "-n", self.namespace))]
+        assert len(pods) <= 1, "at most one Pod"
+        return pods[0] if pods else {}
+
+    def edit(self, **spec: Any) -> None:
+        """Change fields of its spec."""
+        patch = json.dumps({"spec": spec})
+        testbed.kubectl("patch", "crawljob", self.name, "-n", self.namespace, "--type=merge", "--patch", patch)
+
     def wait(self, condition: str, timeout: int) -> None:
         """What users type: ``kubectl wait --for=condition=…``."""
         arguments = (f"--for=condition={condition}", f"crawljob/{self.name}", f"--timeout={timeout}s")
@@ -91,18 +104,26 @@ class Job:
     def until(self, what: Callable[[], object], timeout: float, describe: str) -> None:
         """Wait for something, with the job's status in the failure."""
         try:
-            testbed.wait_until(what, timeout, describe)
+            testbed.wait_until(what, timeout, describe, interval=0.5)
         except testbed.Failed as error:
             raise AssertionError(f"{error}\n{yaml.safe_dump(dict(self.status))}") from None
 
+    @property
+    def claim(self) -> str:
+        """Name of its claim: one that was there already, or its own, also a retained one; empty while there is none."""
+        if existing := self.live["spec"].get("storage", {}).get("existingClaim"):
+            return str(existing)
+        selector = f"{names.LABEL_UID}={self.live['metadata']['uid']}"
+        found = testbed.get_json("pvc", "-l", selector, "-n", self.namespace)
+        return found["items"][0]["metadata"]["name"] if found else ""
+
     def frontier(self) -> FrontierReader:
         """Its frontier, read on the host."""
-        (claim,) = self.owned("pvc")
-        return FrontierReader(testbed.volume_path(claim, self.namespace) / "frontier.db")
+        return FrontierReader(testbed.volume_path(self.claim, self.namespace) / "frontier.db")
 
     def done(self) -> int:
         """Pages with a result, as the database says; 0 while there is none."""
         try:
-            return self.frontier().snapshot().done
+            return self.frontier().snapshot().done if self.claim else 0
         except (FrontierError, ValueError, testbed.Failed):
             return 0

@@ -90,11 +90,11 @@ def test_an_invalid_edit_does_not_stop_what_runs() -> None:
 
 
 def test_a_running_pod_is_reported() -> None:
-    """Ready, its Pod recorded, its start known."""
+    """Its Pod recorded, its start known; not Ready, for what is waited for is its end."""
     owner = job()
     decision = decide(owner, around(owner, running(owner)), NOW)
     status = decision.status
-    assert (status.phase, condition(decision, "Ready")) == ("Running", ("True", "Running"))
+    assert (status.phase, condition(decision, "Ready")) == ("Running", ("False", "Running"))
     assert status.current_pod is not None
     assert (status.current_pod.uid, status.attempt, status.restarts) == ("pod-1", 1, 0)
     assert status.start_time == "2031-05-06T07:07:09Z"
@@ -428,6 +428,7 @@ def test_a_refusal_is_said_and_waited_for() -> None:
         ({"waiting": Note("CreateContainerConfigError", "no Secret")}, ("Pending", "CreateContainerConfigError")),
         ({"waiting": Note("InvalidImageName", "bad")}, ("Stalled", "InvalidImageName")),
         ({"waiting": Note("ContainerCreating")}, ("Pending", "Starting")),
+        ({"warning": Note("FailedMount", 'secret "token" not found')}, ("Pending", "FailedMount")),
         ({"phase": "Unknown", "node": "n"}, ("Pending", "NodeLost")),
         ({"own": Note("NodeLost", "gone")}, ("Pending", "NodeLost")),
         ({"deleting": True}, ("Restarting", "PodTerminating")),
@@ -513,8 +514,8 @@ def test_transition_times_change_only_with_the_status_of_a_condition() -> None:
     assert ready is not None
     assert before is not None
     assert (ready.reason, ready.last_transition_time) == ("ErrImagePull", before.last_transition_time)
-    up = decide(after(owner, waiting), around(owner, running(owner)), later)
-    ready = find(up.status.conditions, "Ready")
+    done = decide(after(owner, waiting), around(owner, ended(owner, 0)), later)
+    ready = find(done.status.conditions, "Ready")
     assert ready is not None
     assert ready.last_transition_time == "2031-05-06T07:09:09Z"
 

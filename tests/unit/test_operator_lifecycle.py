@@ -461,7 +461,7 @@ def test_scenario_51_a_larger_size_is_asked_for_without_a_restart() -> None:
     grow = decide(owner, around(owner, running(owner), volume=claim(owner)), NOW)
     assert grow.actions == (ChangeVolume(render.claim_name(owner, owner.spec), "volume-1", "3Gi"),)
     assert condition(grow, "StorageReady") == ("False", "ResizePending")
-    assert condition(grow, "Ready") == ("True", "Running")
+    assert condition(grow, "Ready") == ("False", "Running")
     asked = claim(owner, requested=3 * GIBIBYTE, resizing="Waiting for user to (re-)start a pod")
     wait = decide(owner, around(owner, running(owner), volume=asked), NOW)
     assert (wait.actions, condition(wait, "StorageReady")) == ((), ("False", "ResizePending"))
@@ -480,7 +480,7 @@ def test_a_class_that_cannot_grow_is_told_and_asked_again_later() -> None:
     refused = decide(owner, seen, NOW)
     assert refused.actions == ()
     assert "only dynamically provisioned" in words(refused, "StorageReady")
-    assert condition(refused, "Ready") == ("True", "Running")
+    assert condition(refused, "Ready") == ("False", "Running")
     later = decide(after(owner, refused), seen, NOW + timedelta(seconds=10))
     assert later.status == refused.status
     assert len(later.actions) == 1

@@ -21,6 +21,7 @@ from crawljob.status import CrawlJobStatus
 from crawljob.summary import Progress
 from crawljob_operator import backoff, identity, rbac, render, times
 from crawljob_operator.announce import _shortened
+from crawljob_operator.apply import _refusal
 from crawljob_operator.decide import decide
 from crawljob_operator.handlers import owner_key
 from crawljob_operator.kube import NETWORK_ERRORS, ApiError, _error
@@ -436,3 +437,19 @@ def test_the_decision_takes_new_counts_with_their_time() -> None:
     later = decide(job(first), around(owner, running(owner), progress=Progress(done=1)), NOW + timedelta(minutes=1))
     assert later.status.progress == first.progress
     assert decide(job(first), seen, NOW).status.progress == first.progress
+
+
+@pytest.mark.parametrize(
+    ("message", "reason", "stalled"),
+    [
+        ('pods "x" is forbidden: exceeded quota: few, requested: pods=1, used: pods=0', "QuotaExceeded", False),
+        ('pods "x" is forbidden: status unknown for quota: few, resources: pods', "QuotaExceeded", False),
+        ('pods "x" is forbidden: violates PodSecurity "restricted:latest"', "PodAdmissionRejected", True),
+    ],
+)
+def test_a_quota_needs_no_person(message: str, reason: str, stalled: bool) -> None:
+    """Nor does one that was made a moment ago, and is not counted yet."""
+    refused = _refusal(ApiError(403, "Forbidden", message), "Pod")
+    assert refused is not None
+    assert (refused.note.reason, refused.stalled) == (reason, stalled)
+    assert message in refused.note.message

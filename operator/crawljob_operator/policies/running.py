@@ -6,7 +6,7 @@ from crawljob.status import ConditionType, Phase
 from crawljob_operator.conditions import Wanted
 from crawljob_operator.ledger import healthy_at, requested_stop
 from crawljob_operator.observed import Note
-from crawljob_operator.podstate import explain, leaving
+from crawljob_operator.podstate import PATIENCE, explain, leaving
 from crawljob_operator.policies.deadlines import active_until, start_until
 from crawljob_operator.policies.view import SOON, Plan, View, stalled
 
@@ -33,9 +33,14 @@ def at_work(view: View) -> Plan | None:
     # When the counter is set back, when the time is used up, when it must have started: no event tells.
     healthy = healthy_at(pod, view.spec.restart_policy) if view.ledger.consecutive_failures else None
     recheck = min((time for time in (healthy, active_until(view), start_until(view)) if time), default=None)
-    if state.ready:
-        return Plan("Running", Wanted("True", state.note), recheck_at=recheck)
     if state.stalled:
         return stalled(state.note)
-    phase: Phase = "Running" if pod.running_since else "Restarting" if view.ledger.restarts else "Pending"
+    if state.starting:
+        # Its Events are not watched.
+        first = (pod.created_at or view.now) + PATIENCE
+        look = first if first > view.now else view.now + SOON
+        recheck = min(recheck or look, look)
+    # Not Ready even while it crawls: what kstatus waits for is the end of the crawl.
+    crawls = state.ready or pod.running_since is not None
+    phase: Phase = "Running" if crawls else "Restarting" if view.ledger.restarts else "Pending"
     return Plan(phase, Wanted("False", state.note), recheck_at=recheck)
