@@ -223,9 +223,10 @@ class World(RuleBasedStateMachine):
         self.now += timedelta(seconds=seconds)
 
     @precondition(lambda self: self.pod is not None and not self.pod.ended and not self.foreign)
+    @precondition(lambda self: self.volume is not None)
     @rule()
     def starts(self) -> None:
-        """The kubelet starts the crawler."""
+        """The kubelet starts the crawler, which takes its volume."""
         assert self.pod is not None
         self.pod = replace(self.pod, phase="Running", ready=True, running_since=self.now)
 
