@@ -7,7 +7,7 @@ Called by the engine for each claimed page. Nothing that the network or a server
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -31,7 +31,9 @@ from durable_crawler.fetch_proxy import refusal
 from durable_crawler.outcomes import Exchange, Fetched, Hop, Outcome
 from durable_crawler.parse import is_html
 from durable_crawler.redirects import one_line
+from durable_crawler.robots import whole_lines
 from durable_crawler.settle import classify, parse_retry_after
+from durable_crawler.urls import authority
 
 KEEP_ALIVE: Final = 60.0
 """Seconds after which an idle connection is closed."""
@@ -245,7 +247,7 @@ class Fetcher:
             response = await self._session.get(
                 _on_the_wire(attempt.current),
                 allow_redirects=False,
-                headers={**self._headers.of(attempt.current), "Accept": wanted.accept},
+                headers={**self._brought_along(attempt), "Accept": wanted.accept},
             )
         except aiohttp.ClientError as error:
             raise Failure(Outcome.CONNECT_ERROR, str(error)) from None
@@ -271,6 +273,11 @@ class Fetcher:
             return _End(Outcome.HTTP_ERROR)
         finally:
             response.close()  # a response that was read to its end has given its connection back before
+
+    def _brought_along(self, attempt: _Attempt) -> Mapping[str, str]:
+        """The user's headers, for where the attempt began: who redirects elsewhere must not borrow another's."""
+        same = authority(attempt.current) == authority(attempt.url)
+        return self._headers.of(attempt.current) if same else {}
 
     async def _body(self, attempt: _Attempt, response: aiohttp.ClientResponse, wanted: _Wanted) -> bytes:
         framing = ", ".join(response.headers.getall("Transfer-Encoding", ())).lower()
@@ -303,7 +310,7 @@ class Fetcher:
         finally:
             attempt.body_bytes = body.received
         whole = body.finish()
-        return whole[: max(whole.rfind(b"\n"), whole.rfind(b"\r")) + 1] if body.full else whole
+        return whole_lines(whole) if body.full else whole
 
     def _retry_after(self, value: str | None) -> float | None:
         now = datetime.fromtimestamp(self._clock.wall_ms() / 1000, UTC)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from durable_crawler.traps import trap
-from durable_crawler.urls import MAX_LENGTH, Refusal, authority, canonical
+from durable_crawler.urls import MAX_LENGTH, Refusal, authority, canonical, origin
 
 STATUSES = frozenset({301, 302, 303, 307, 308})
 MAX_HOPS = 10
@@ -44,7 +44,8 @@ def judge(
 ) -> Follow | OutOfScope | Invalid:
     """What to do about a Location header. ``asked`` are the URLs of this chain; its last one was answered with it.
 
-    ``anywhere`` follows to other authorities too: for a robots.txt, which no crawl has in its scope.
+    ``anywhere`` follows to other authorities too, for a robots.txt (RFC 9309 section 2.3.1.2), but only to their own
+    robots.txt: who writes a Location must not choose what else we ask others for, against their rules and our scope.
     """
     if location is None:
         return Invalid("no Location", "")
@@ -53,8 +54,11 @@ def judge(
     if isinstance(target, Refusal):
         # It has no structure to trust, so that credentials are anything before an @.
         return Invalid(f"Location refused: {target}", one_line(location.rpartition("@")[2], MAX_LENGTH))
-    if not anywhere and authority(target) != authority(asked[-1]):
-        return OutOfScope(target)
+    if authority(target) != authority(asked[-1]):
+        if not anywhere:
+            return OutOfScope(target)
+        if target != f"{origin(target)}/robots.txt":
+            return Invalid("to another host, and not to its robots.txt", target)
     reason = _objection(target, asked, max_hops)
     return Follow(target) if reason is None else Invalid(reason, target)
 

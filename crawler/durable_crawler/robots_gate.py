@@ -23,7 +23,8 @@ CACHED_MS = 24 * 60 * 60 * 1000
 """How long an answer is used (section 2.4)."""
 
 UNREACHABLE_WAITS_MS = (300_000, 600_000, 1_200_000)
-"""Waits after each failure to reach a robots.txt; after the last one the origin is given up."""
+"""Waits after each failure to reach a robots.txt; after the last one the origin is given up: what is claimed of it is
+closed. It is still asked again when as long has passed once more, and a success makes all good."""
 
 PROXY_WAIT_MS = 30_000
 """Wait for a proxy that cannot be reached. It has the fault: it is waited for as long as the run lasts, and what is
@@ -116,8 +117,7 @@ class RobotsGate:
         if known is None:
             return None
         self._known[where] = known = _by_the_clock(known, now)
-        given_up = known.failures > len(UNREACHABLE_WAITS_MS)
-        return known if given_up or now < known.expires_ms else None
+        return known if now < known.expires_ms else None
 
     async def _learn(self, where: str) -> KnownRobots | Unreachable:
         self._held_up.pop(where, None)
@@ -126,13 +126,17 @@ class RobotsGate:
         if before is not None:
             before = _by_the_clock(before, now)
             self._known[where] = before
-            if before.expires_ms > now or before.failures > len(UNREACHABLE_WAITS_MS):
+            if before.expires_ms > now:
                 return before
         fetched = await self._fetch(f"{where}/robots.txt")
         now = self._clock.wall_ms()
         if fetched.outcome is Outcome.PROXY_UNREACHABLE:
             self._held_up[where] = held_up = Unreachable(now + PROXY_WAIT_MS, fetched.error, fetched.outcome)
             return held_up
+        if fetched.outcome is Outcome.ADDRESS_REFUSED and not fetched.hops:
+            # Nothing of this host may be connected to, as each of its pages will say; an edit of the spec may open it,
+            # and so nothing was learned. Behind a redirect it says nothing of the pages, and the file is unreachable.
+            return KnownRobots(where, b"", 0, now, now)
         known = judge(where, fetched, before, now)
         if known.failures:
             self._causes[where] = fetched.error
@@ -155,15 +159,14 @@ def judge(where: str, fetched: Fetched, before: KnownRobots | None, now_ms: int)
     """What an answer for a robots.txt means (RFC 9309 section 2.3.1).
 
     2xx is the file, whatever its type. 4xx means that there is none, except 429, which is about us. Everything else, an
-    endless redirect included, means that nobody knows. That a proxy was not reached is no answer, and not judged here.
+    endless redirect and one to what is no robots.txt elsewhere included, means that nobody knows. That a proxy was not
+    reached, or that the origin's own address is refused, is no answer, and not judged here.
     """
     status = fetched.status or 0
     if fetched.outcome is Outcome.OK:
         return KnownRobots(where, fetched.body or b"", 0, now_ms + CACHED_MS, now_ms)
     absent = fetched.outcome is Outcome.HTTP_ERROR and 400 <= status < 500 and status != 429
-    # Nothing of this host may be connected to, as each of its pages will say; behind a redirect it says nothing.
-    refused = fetched.outcome is Outcome.ADDRESS_REFUSED and not fetched.hops
-    if absent or refused:
+    if absent:
         return KnownRobots(where, b"", 0, now_ms + CACHED_MS, now_ms)
     failures = 1 + (before.failures if before else 0)
     if before is not None and not before.failures and now_ms < before.answered_ms + 2 * CACHED_MS:

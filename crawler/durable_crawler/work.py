@@ -25,7 +25,7 @@ from durable_crawler.robots import product_token
 from durable_crawler.robots_gate import PROXY_WAIT_MS, Allowed, Disallowed, RobotsGate, Unreachable
 from durable_crawler.scope import Scope
 from durable_crawler.settle import Done, RetryLater, effect_on_host, settle
-from durable_crawler.urls import authority
+from durable_crawler.urls import authority, origin
 
 BIG_BODY_BYTES = 256 * 1024
 """Bodies above are parsed in a thread: they would hold up the event loop, and a thread hop costs little beside them."""
@@ -75,6 +75,9 @@ class Job:
     stages: list[Stage] = field(default_factory=list)
     fetched: Fetched | None = None
     links: int = 0
+    hop_due_ms: int | None = None
+    """When the robots.txt of a redirect's target may be asked for again, where it could not be fetched."""
+    hop_error: str = ""
 
 
 class Work:
@@ -126,8 +129,11 @@ class Work:
         if refused is not None:
             return await self._finish(job, refused, ())
         fetched = await self._fetch(job)
-        if fetched.outcome is Outcome.PROXY_UNREACHABLE:  # neither the page's fault nor its host's
-            return await self._leave(job, self._clock.wall_ms() + PROXY_WAIT_MS)
+        due: int | None = self._clock.wall_ms() + PROXY_WAIT_MS
+        if fetched.outcome is Outcome.ROBOTS_UNREACHABLE:
+            due = job.hop_due_ms  # a redirect's target waits as the page itself would
+        if fetched.outcome in (Outcome.PROXY_UNREACHABLE, Outcome.ROBOTS_UNREACHABLE) and due is not None:
+            return await self._leave(job, due)  # neither the page's fault nor its host's
         parsed, links = await self._read(job, fetched)
         decision = settle(
             fetched,
@@ -160,12 +166,11 @@ class Work:
                 return Result(Outcome.ROBOTS_DISALLOWED, error=verdict.line)
             case Unreachable(retry_ms=None, cause=cause):
                 self._board.asked(lease.host_id, self._clock.monotonic(), None)
-                error = "robots.txt could not be fetched, and so forbids all"
-                return Result(Outcome.ROBOTS_UNREACHABLE, error=f"{error}: {cause}" if cause else error)
+                return Result(Outcome.ROBOTS_UNREACHABLE, error=_unknown(lease.url, cause))
             case Unreachable():
                 return verdict
 
-    async def _may_follow(self, url: str) -> Outcome | None:
+    async def _may_follow(self, job: Job, url: str) -> Outcome | None:
         if not self._scope.ruling(url).admitted:
             return Outcome.REDIRECT_EXCLUDED
         if self._robots is None:
@@ -175,7 +180,8 @@ class Work:
                 return None
             case Disallowed():
                 return Outcome.ROBOTS_DISALLOWED
-            case Unreachable(outcome=outcome):
+            case Unreachable(retry_ms=due, cause=cause, outcome=outcome):
+                job.hop_due_ms, job.hop_error = due, _unknown(url, cause)
                 return outcome
 
     async def _leave(self, job: Job, until_ms: int) -> str:
@@ -187,11 +193,13 @@ class Work:
 
     async def _fetch(self, job: Job) -> Fetched:
         started = self._clock.wall_ns()
-        fetched = await self._fetcher.fetch(job.lease.url, self._may_follow)
+        fetched = await self._fetcher.fetch(job.lease.url, partial(self._may_follow, job))
         if fetched.outcome is Outcome.REDIRECT_EXCLUDED:
             pattern = self._scope.ruling(fetched.hops[-1].location).pattern
             why = "matches no pattern of scope.include" if pattern is None else f"is excluded by {pattern}"
             fetched = replace(fetched, error=f"the redirect's target {why}"[:200])
+        elif fetched.outcome is Outcome.ROBOTS_UNREACHABLE:
+            fetched = replace(fetched, error=job.hop_error)
         job.fetched = fetched
         job.stages.append(Stage("fetch", started, self._clock.wall_ns()))
         return fetched
@@ -281,6 +289,11 @@ class Work:
                 links=job.links,
             )
         )
+
+
+def _unknown(url: str, cause: str) -> str:
+    error = f"{origin(url)}/robots.txt could not be fetched, and so forbids all"
+    return f"{error}: {cause}"[:200] if cause else error[:200]
 
 
 _CUT = "the end of the page was not read: it would have taken the parser too long"

@@ -500,6 +500,18 @@ def test_a_redirect_into_a_disallowed_path_is_not_followed() -> None:
     assert crawl.outcomes()[f"{A}0"] is Outcome.ROBOTS_DISALLOWED
 
 
+@pytest.mark.parametrize("recovers", [True, False])
+def test_a_hop_waits_for_the_other_origins_robots_txt_as_long_as_for_its_own(recovers: bool) -> None:
+    plain = "http://a.example/"
+    unavailable = fails(Outcome.HTTP_ERROR, 503)
+    web = Web({f"{A}robots.txt": [unavailable, text("")] if recovers else unavailable}, {plain: A})
+    crawl = Crawl.of(web, plain, robots="obey")
+    run(crawl)
+    asked = [url for url, _ in web.robots].count(f"{A}robots.txt")
+    assert crawl.outcomes() == {plain: Outcome.OK if recovers else Outcome.ROBOTS_UNREACHABLE}
+    assert asked == (2 if recovers else 1 + len(UNREACHABLE_WAITS_MS))
+
+
 def test_a_hop_from_http_to_https_asks_the_other_origin() -> None:
     plain = "http://a.example/"
     web = Web({f"{A}robots.txt": text("User-agent: *\nDisallow: /no\n")}, {plain: A, f"{plain}no": f"{A}no"})

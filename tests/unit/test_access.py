@@ -206,7 +206,8 @@ async def test_scenario_41_a_header_goes_to_its_origin_and_nowhere_else(tmp_path
 
 async def test_a_robots_txt_elsewhere_gets_no_header() -> None:
     async with site({"/robots.txt": page(b"")}) as other, site({"/robots.txt": to(other.url("/robots.txt"))}) as here:
-        access = Access(OriginHeaders({here.url().rstrip("/"): {"Cookie": SECRET}}))
+        both = {server.url().rstrip("/"): {"Cookie": SECRET} for server in (here, other)}
+        access = Access(OriginHeaders(both))
         async with Fetcher(Fetch(), SystemClock(), allowed=LOOPBACK, access=access) as client:
             assert (await client.fetch_robots(here.url("/robots.txt"))).outcome is Outcome.OK
         assert f"Cookie: {SECRET}\r\n" in here.heads[0]

@@ -545,16 +545,20 @@ async def test_a_robots_txt_of_500_kib_is_read_whole() -> None:
         assert (await client.fetch_robots(here.url("/robots.txt"))).body == rules
 
 
-async def test_redirects_of_a_robots_txt_may_lead_elsewhere() -> None:
-    async with site({"/5": page(RULES)}) as other:
+async def test_redirects_of_a_robots_txt_may_lead_to_one_elsewhere() -> None:
+    async with site({"/robots.txt": page(RULES), "/admin": page(b"")}) as other:
         answers: dict[str, Answer] = {f"/{n}": to(f"/{n + 1}") for n in range(5)}
-        answers["/4"] = to(other.url("/5"))
+        answers["/4"] = to(other.url("/robots.txt"))
         async with site(answers) as here, fetcher() as client:
             assert (await client.fetch_robots(here.url("/0"))).body == RULES
             here.answers |= {"/00": to("/0")}
             assert (await client.fetch_robots(here.url("/00"))).outcome is Outcome.REDIRECT_INVALID
-            here.answers["/4"] = to("http://10.0.0.1/5")
+            here.answers["/4"] = to("http://10.0.0.1/robots.txt")
             assert (await client.fetch_robots(here.url("/0"))).outcome is Outcome.ADDRESS_REFUSED
+            for elsewhere in ("/admin", "/admin/robots.txt", "/robots.txt?all=1", "/"):
+                here.answers["/4"] = to(other.url(elsewhere))
+                assert (await client.fetch_robots(here.url("/0"))).outcome is Outcome.REDIRECT_INVALID
+            assert other.targets == ["/robots.txt"]
 
 
 # Addresses

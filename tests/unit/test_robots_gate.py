@@ -85,8 +85,6 @@ JUDGED_APART = (Outcome.OK, Outcome.PROXY_UNREACHABLE, Outcome.HTTP_ERROR, Outco
         *((Fetched("u", "u", Outcome.HTTP_ERROR, status), 0) for status in (400, 401, 403, 410, 418, 451)),
         *((Fetched("u", "u", Outcome.HTTP_ERROR, status), 1) for status in (304, 429, 500, 503, 599)),
         *((Fetched("u", "u", outcome), 1) for outcome in Outcome if outcome not in JUDGED_APART),
-        # Each page of such a host says so itself; a redirect to such an address says nothing about its pages.
-        (Fetched("u", "u", Outcome.ADDRESS_REFUSED), 0),
         (Fetched("u", "v", Outcome.ADDRESS_REFUSED, hops=(Hop("u", 302, "v"),)), 1),
     ],
 )
@@ -147,9 +145,32 @@ async def test_an_unreachable_file_is_asked_for_again_with_growing_waits_and_the
         assert len(world.asked) == number
         world.pass_ms(1)
     assert await gate.verdict(f"{HERE}/a") == Unreachable(None)
-    world.pass_ms(CACHED_MS)
+    world.pass_ms(UNREACHABLE_WAITS_MS[-1] - 1)
     assert await gate.verdict(f"{HERE}/a") == Unreachable(None)
     assert len(world.asked) == 1 + len(UNREACHABLE_WAITS_MS)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_who_was_given_up_is_asked_again_when_that_has_expired(restarted: bool) -> None:
+    world = World(*[BUSY] * 5, GOOD, BUSY)
+    gate = world.gate()
+    for wait in (*UNREACHABLE_WAITS_MS, UNREACHABLE_WAITS_MS[-1]):
+        await gate.verdict(f"{HERE}/a")
+        world.pass_ms(wait)
+        gate = world.gate() if restarted else gate
+    assert await gate.verdict(f"{HERE}/a") == Unreachable(None), "still nothing"
+    world.pass_ms(UNREACHABLE_WAITS_MS[-1])
+    assert isinstance(await gate.verdict(f"{HERE}/no"), Disallowed)
+    assert world.kept[HERE].failures == 0
+    assert len(world.asked) == 6
+
+
+async def test_of_an_address_that_is_refused_nothing_is_kept() -> None:
+    world = World(Fetched("u", "u", Outcome.ADDRESS_REFUSED), GOOD)
+    gate = world.gate()
+    assert await gate.verdict(f"{HERE}/no") == Allowed(), "the page will say so itself"
+    assert world.kept == {}
+    assert isinstance(await gate.verdict(f"{HERE}/no"), Disallowed)
 
 
 @pytest.mark.parametrize("restarting", [False, True])

@@ -81,3 +81,12 @@ async def test_a_crawl_delay_is_kept(tmp_path: Path) -> None:
         starts = [at for at, path in zip(website.moments_ms, website.log, strict=True) if path != "/private/b"]
         assert len(starts) == 4
         assert min(after - before for before, after in pairwise(starts)) >= 280
+
+
+async def test_a_hostile_robots_txt_holds_nobody_up(tmp_path: Path) -> None:
+    hostile = {**site(), ROBOTS: robots("User-agent: *\n" + "\n" * 200_000 + "Disallow: /private\n")}
+    async with Website(hostile) as bad, Website({**site(), ROBOTS: robots("")}) as good:
+        code, run = await crawl("--seed", bad.url, "--seed", good.url, cwd=tmp_path)
+        assert code == 0, run.errors
+        assert bad.requests == {"/": 1, "/open": 1, "/hop": 1}
+        assert good.requests == {"/": 1, "/open": 1, "/hop": 1, "/private/a": 1, "/private/b": 1}

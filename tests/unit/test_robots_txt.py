@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
 import pytest
 
-from durable_crawler.robots import PARSED_BYTES, Robots, product_token
+from durable_crawler.robots import PARSED_BYTES, Robots, product_token, whole_lines
 
 URL = "https://a.example/private/page"
 
@@ -114,3 +117,107 @@ def test_what_is_behind_the_limit_is_not_read_and_a_cut_line_is_none() -> None:
     assert not robots.allows("https://a.example/x")
     assert robots.allows(URL)
     assert robots.allows("https://a.example/y")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n"])
+def test_a_file_in_utf_16_is_read_by_its_mark(encoding: str, end: str) -> None:
+    file = f"\ufeffUser-agent: *{end}Disallow: /private{end}Disallow: /\u010a{end}"
+    robots = Robots(file.encode(encoding), "bot")
+    assert robots.denying_line(URL) == "2: Disallow: /private"
+    assert not robots.allows("https://a.example/%C4%8A")
+    assert robots.allows("https://a.example/y")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n"])
+def test_a_cut_file_has_whole_lines(encoding: str, end: str) -> None:
+    kept = f"\ufeffUser-agent: *{end}Disallow: /x{end}"
+    whole, tail = kept.encode(encoding), f"Disallow: /\u010a\u0a0d{'p' * 9}{end}".encode(encoding)
+    for shown in range(len(tail)):  # the last byte of the last end is not there
+        read = whole_lines(whole + tail[:shown])
+        text = read.decode("utf-16" if encoding != "utf-8" else "utf-8-sig")
+        assert text in {kept[1:], f"{kept[1:]}Disallow: /\u010a\u0a0d{'p' * 9}\r"}, shown
+
+
+# Hostile files: each line is a unit that is repeated up to the limit, with its number in it.
+
+COST_SECONDS = 2.0
+"""Of CPU time for the largest file there is; some 0.15 where this was written, and hours where it is quadratic."""
+
+LOOKUP_SECONDS = 0.1
+"""Of CPU time for one URL; at most 0.007 where this was written."""
+
+
+def filled(head: str, line: Callable[[int], str], size: int = PARSED_BYTES) -> str:
+    """``head`` and as many lines as there is room for."""
+    lines, left, number = [head], size - len(head), 0
+    while (left := left - len(text := line(number))) >= 0:
+        lines.append(text)
+        number += 1
+    return "".join(lines)
+
+
+AGENTS = {
+    "agents": filled("", lambda n: f"user-agent: {n:x}\n", PARSED_BYTES // 2),
+    "agents of a laxer spelling": filled("", lambda n: f"user \t agent {n:x}\n", PARSED_BYTES // 2),
+}
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        *(filled("User-agent: *\n", lambda _, unit=unit: unit) for unit in ("\n", " ", "\t\n", "\r", "\r\n", "\x1f")),  # type: ignore[misc]
+        *(
+            filled("User-agent: *\n", lambda _, unit=unit: unit)  # type: ignore[misc]
+            for unit in ("user-agent", "user agent ", "user ", "dis", "disallow", "disallow ", ": ", "#", "allow:/%")
+        ),
+        *(filled(agents, lambda n: f"disallow:/{n:x}\n") for agents in AGENTS.values()),
+        filled("", lambda n: f"user-agent:{n:x}\nallow:/{n:x}\n"),
+        filled("", lambda n: f"user-agent:*\nallow:/{n:x}\n"),
+        filled("User-agent: *\ndisallow:/\n", lambda n: f"allow:/{n:x}\n"),
+        filled("User-agent: *\n", lambda n: f"allow:/{n:x}/index.html\n"),
+        filled("User-agent: *\n", lambda n: f"crawl-delay:{n}\n"),
+        filled("User-agent: *\n", lambda n: f"disallow:*a{n:x}*z\n"),
+        filled("User-agent: *\n", lambda n: f"allow:*a{n:x}$\n"),
+        filled("User-agent: *\n", lambda n: f"disallow:/$a{n:x}$\n"),
+        filled("User-agent: *\n", lambda n: f"disallow:/{'*a' * 40}*b{n:x}\n"),
+        filled("User-agent: *\n", lambda n: f"disallow:/*{'a' * 500}b{'a' * 500}*{n:x}\n"),
+        "User-agent: *\ndisallow:/" + "*a" * (PARSED_BYTES // 2 - 20) + "*b\n",
+        "User-agent: *\ndisallow:/" + "%" * (PARSED_BYTES - 40) + "\n",
+    ],
+    ids=lambda file: repr(file[:8] + ".." + file[14:30] + ".." + file[-24:]),
+)
+def test_no_file_costs_more_than_its_length(file: str) -> None:
+    assert len(file) <= PARSED_BYTES
+    started = time.process_time()
+    robots = Robots(file.encode(), "bot")
+    robots.denying_line("https://a.example/")
+    assert time.process_time() - started < COST_SECONDS
+    for path in ("a" * 2000, "a1" * 1000, "ab/" * 600, "%41" * 600):
+        started = time.process_time()
+        for _ in range(5):
+            robots.allows(f"https://a.example/{path}")
+            robots.denying_line(f"https://a.example/{path}")
+        assert time.process_time() - started < 5 * LOOKUP_SECONDS
+
+
+def test_of_very_many_wildcards_the_later_forbid_more_and_allow_nothing() -> None:
+    many = filled("User-agent: *\nDisallow: /first*end\n", lambda n: f"Disallow: /x{n}*y\n", 30_000)
+    rules = "Disallow: /p*/never$\nAllow: /private*\nDisallow: /$\nAllow: /q\n"
+    robots = Robots(f"User-agent: *\n{rules}{many}".encode(), "bot")
+    assert robots.allows(URL), "few of them mean what they say"
+    robots = Robots(f"{many}{rules}".encode(), "bot")
+    assert robots.allows("https://a.example/first/")
+    assert not robots.allows("https://a.example/first/end")
+    assert not robots.allows(URL)
+    assert not robots.allows("https://a.example/")
+    assert robots.allows("https://a.example/q")
+    assert robots.denying_line(URL).endswith(": Disallow: /p*/never$"), "as it is written"
+    assert not Robots(f"{many}Disallow: *z\n".encode(), "bot").allows("https://a.example/q"), "as / would"
+    others = Robots(f"{many.replace('*', 'x', 1)}User-agent: bot\nDisallow: /p*q\n".encode(), "bot")
+    assert others.allows(URL), "the rules of others count for nothing"
+
+
+def test_an_agent_line_without_a_name_takes_none_from_the_next_line() -> None:
+    assert not Robots(b"User-agent: *\nUser-agent:\nDisallow: /private\n", "bot").allows(URL)
