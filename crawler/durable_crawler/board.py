@@ -37,6 +37,7 @@ class Board:
             self._paces[host.id] = politeness.resumed(probed, now)
         self._unasked = set(self._paces) if robots else set()
         self._left_alone_until: dict[int, float] = {}  # because of incidents; a gap closes the gate as well
+        self._incidents: dict[int, float] = {}  # when the latest began
         self._crawl_delays: dict[int, float] = {}
         self.dead: set[int] = set()
         """Hosts that were given up; whoever reads it closes what waits for them."""
@@ -69,13 +70,26 @@ class Board:
             self._started[host] = now
             self._keep_gap(host)
 
-    def behaved(self, host: int, effect: Effect, now: float, close_for: float | None) -> bool:
+    def behaved(
+        self,
+        host: int,
+        effect: Effect,
+        now: float,
+        close_for: float | None,
+        *,
+        started: float | None = None,
+        retry_after: float = 0.0,
+    ) -> bool:
         """How ``host`` behaved; whether anything changed that must be remembered.
 
-        Of failures in parallel only the first is an incident: the host is being left alone when the others arrive.
+        Of failures in parallel only the first is an incident. What was asked before it (``started``; now if not given)
+        belongs to it, however late the answer, and closes the gate only for the ``retry_after`` seconds that it names.
         """
         before = self._paces[host]
-        known = now < self._left_alone_until.get(host, 0.0)
+        started = now if started is None else started
+        known = started < self._incidents.get(host, started) or now < self._left_alone_until.get(host, 0.0)
+        if known and close_for:
+            close_for = retry_after
         match effect:
             case Effect.ANSWERED if known:  # to what was asked before the incident
                 pace = replace(before, failures=0, openings=0)
@@ -83,9 +97,15 @@ class Board:
                 pace = politeness.answered(before, now)
             case Effect.OVERLOADED:
                 pace = before if known else politeness.overloaded(before, now)
+            case Effect.FALTERED:
+                pace = before if known else politeness.faltered(before, now)
+            case Effect.STUCK:
+                pace = replace(before, failures=0, openings=0)
             case Effect.UNCONNECTED:
                 pace, opened_for = (before, None) if known else politeness.unconnected(before)
                 close_for = max(close_for or 0.0, opened_for or 0.0)
+        if effect is not Effect.ANSWERED and not known:
+            self._incidents[host] = now
         self._paces[host] = pace
         self.dead.add(host) if pace.dead else self.dead.discard(host)
         if close_for:

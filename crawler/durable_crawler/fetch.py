@@ -247,6 +247,8 @@ class Fetcher:
                 allow_redirects=False,
                 headers={**self._headers.of(attempt.current), "Accept": wanted.accept},
             )
+        except aiohttp.ClientConnectionResetError as error:  # it was there until the request was to be written
+            raise Failure(Outcome.TRUNCATED, str(error)) from None
         except aiohttp.ClientError as error:
             raise Failure(Outcome.CONNECT_ERROR, str(error)) from None
         try:

@@ -206,11 +206,11 @@ class Connector(aiohttp.TCPConnector):
         except TimeoutError:
             raise Failure(Outcome.TLS_TIMEOUT, f"no TLS handshake within {self._tls_timeout:g} s") from None
         except ssl.SSLEOFError as error:
-            raise Failure(Outcome.CONNECT_ERROR, f"connection closed in the TLS handshake: {error}") from None
+            raise Failure(Outcome.TRUNCATED, f"connection closed in the TLS handshake: {error}") from None
         except (ssl.SSLError, ssl.CertificateError) as error:
             raise Failure(Outcome.TLS_ERROR, str(error)) from None
         except (OSError, RuntimeError) as error:
-            raise Failure(Outcome.CONNECT_ERROR, f"connection failed in the TLS handshake: {error}") from None
+            raise Failure(Outcome.TRUNCATED, f"connection failed in the TLS handshake: {error}") from None
 
     async def _connected(self, host: str, port: int) -> socket.socket:
         guard = Guard(self._allowed)
@@ -261,7 +261,7 @@ def response_class(header_timeout: float) -> type[aiohttp.ClientResponse]:
             except (aiohttp.ClientConnectionError, OSError) as error:
                 said = error.message if isinstance(error, aiohttp.ServerDisconnectedError) else str(error)
                 detail = said if isinstance(said, str) else "connection closed within the response's head"
-                raise Failure(Outcome.CONNECT_ERROR, detail, stale=stale) from None
+                raise Failure(Outcome.TRUNCATED, detail, stale=stale) from None
             protocol.heads += 1
             return response
 

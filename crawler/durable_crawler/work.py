@@ -74,6 +74,8 @@ class Job:
     lost: bool = False
     stages: list[Stage] = field(default_factory=list)
     fetched: Fetched | None = None
+    sent: float = 0.0
+    """When its request was (monotonic seconds)."""
     links: int = 0
 
 
@@ -136,7 +138,7 @@ class Work:
             self._random,
             max_retry_after=self._max_retry_after,
         )
-        host = self._effect(job.lease, fetched, decision.close_host_for)
+        host = self._effect(job, fetched, decision.close_host_for)
         if self._clock.monotonic() >= job.trusted_until:
             job.lost = True  # how the host is stays true in any case; nothing else of it is kept
             return "lost"
@@ -187,6 +189,7 @@ class Work:
 
     async def _fetch(self, job: Job) -> Fetched:
         started = self._clock.wall_ns()
+        job.sent = self._clock.monotonic()
         fetched = await self._fetcher.fetch(job.lease.url, self._may_follow)
         if fetched.outcome is Outcome.REDIRECT_EXCLUDED:
             pattern = self._scope.ruling(fetched.hops[-1].location).pattern
@@ -232,10 +235,18 @@ class Work:
         except OSError:
             return call()
 
-    def _effect(self, lease: Lease, fetched: Fetched, close_for: float | None) -> HostState | None:
+    def _effect(self, job: Job, fetched: Fetched, close_for: float | None) -> HostState | None:
         """Tell the board how the host behaved; what the frontier must remember of it, if anything changed."""
-        now, effect = self._clock.monotonic(), effect_on_host(fetched)
-        if effect is None or not self._board.behaved(lease.host_id, effect, now, close_for):
+        lease = job.lease
+        now, effect = self._clock.monotonic(), effect_on_host(fetched, lease.retries)
+        if effect is None or not self._board.behaved(
+            lease.host_id,
+            effect,
+            now,
+            close_for,
+            started=job.sent,
+            retry_after=min(fetched.retry_after or 0.0, self._max_retry_after),
+        ):
             return None
         closed_for = max(0.0, self._board.closed_until(lease.host_id) - now)
         return HostState(self._board.pace(lease.host_id).kept, self._clock.wall_ms() + round(closed_for * 1000))

@@ -302,6 +302,54 @@ def test_a_host_that_comes_back_from_an_outage_is_soon_asked_as_before() -> None
     assert web.times()[-1] - back <= doubled + 10 + 5 * FIRST_GAP
 
 
+def test_429s_that_arrive_one_after_the_other_are_one_incident_if_they_were_asked_for_together() -> None:
+    pages = names(8)
+
+    @dataclass
+    class Staggered(Web):
+        async def fetch(self, url: str, may_follow: MayFollow) -> Fetched:
+            if url != A and url not in self.asked():
+                self.pages.append((url, asyncio.get_running_loop().time()))
+                await asyncio.sleep(0.9 * (1 + pages.index(url)))
+                return busy()(url)
+            return await super().fetch(url, may_follow)
+
+    web = Staggered({A: page(*pages)})
+    crawl = Crawl.of(web, fetch={"perHost": 8, "workers": 8})
+    run(crawl)
+    assert crawl.memory.paces[1].gap == 0
+    assert web.times()[-1] <= LATENCY + 8 * 0.9 + 0.5 + 0.1
+
+
+def test_pages_that_hang_now_and_then_make_no_gap() -> None:
+    hang = fails(Outcome.HEADER_TIMEOUT)
+    pages = names(400)
+    web = Web({A: page(*pages), **dict.fromkeys(pages[7::20], hang)}, latency=0.4)
+    crawl = Crawl.of(web, fetch={"perHost": 2})
+    run(crawl)
+    assert set(crawl.outcomes().values()) == {Outcome.OK, Outcome.HEADER_TIMEOUT}
+    times = web.times()
+    assert max(after - before for before, after in pairwise(times)) <= 1.5
+    assert times[-1] <= 0.4 * 460 / 2 + 80 * 0.9
+
+
+def test_pages_that_all_hang_make_a_gap() -> None:
+    web = Web({A: page(*names(60)), **dict.fromkeys(names(60), fails(Outcome.HEADER_TIMEOUT))})
+    run(Crawl.of(web, fetch={"perHost": 2, "retries": 0}))
+    assert smallest_gap(web.times()[-5:]) >= 30
+
+
+def test_a_host_that_resets_some_requests_is_not_dead() -> None:
+    cut_off, good = names(12, f"{A}waf"), names(50, f"{A}good")
+    web = Web({A: page(*cut_off, *good), **dict.fromkeys(cut_off, fails(Outcome.TRUNCATED))})
+    crawl = Crawl.of(web)
+    run(crawl)
+    outcomes = crawl.outcomes()
+    assert {outcomes[url] for url in good} == {Outcome.OK}
+    assert {outcomes[url] for url in cut_off} == {Outcome.TRUNCATED}
+    assert web.times()[-1] <= 12 * 4 * (0.5 + LATENCY) + 60
+
+
 # Retry-After
 
 

@@ -89,8 +89,8 @@ def test_scenario_09_failures_in_parallel_are_one_incident() -> None:
     now, own = clock.monotonic(), board(clock, per_host=8)
     for _ in range(8):
         own.took(ONE, now)
-    for _ in range(8):
-        assert own.behaved(ONE, Effect.OVERLOADED, now, 0.5)
+    changed = [own.behaved(ONE, Effect.OVERLOADED, now, 0.5) for _ in range(8)]
+    assert changed == [True] + [False] * 7
     assert own.gap(ONE) == 0
     assert own.closed_until(ONE) == now + 0.5
     assert own.is_open(TWO, now)
@@ -153,3 +153,27 @@ def test_a_gap_hides_no_incident() -> None:
     own.took(ONE, now)
     own.behaved(ONE, Effect.UNCONNECTED, now + 3, 0.5)
     assert own.pace(ONE).failures == 1
+
+
+def test_what_was_asked_before_an_incident_belongs_to_it_however_late_the_answer() -> None:
+    clock = ManualClock()
+    now, own = clock.monotonic(), board(clock, per_host=8)
+    own.behaved(ONE, Effect.OVERLOADED, now + 1, 0.5, started=now)
+    for late in (3, 9):
+        assert not own.behaved(ONE, Effect.OVERLOADED, now + late, 4.0, started=now)
+    assert (own.gap(ONE), own.closed_until(ONE)) == (0, now + 1.5)
+    own.behaved(ONE, Effect.OVERLOADED, now + 10, 20.0, started=now, retry_after=7.0)
+    assert (own.gap(ONE), own.closed_until(ONE)) == (0, now + 17), "what it asks for itself is honoured"
+    own.behaved(ONE, Effect.OVERLOADED, now + 20, 0.5, started=now + 18)
+    assert own.gap(ONE) == FIRST_GAP
+
+
+def test_pages_that_hang_in_parallel_count_once() -> None:
+    clock = ManualClock()
+    now, own = clock.monotonic(), board(clock, per_host=8)
+    for number in range(8):
+        own.behaved(ONE, Effect.FALTERED, now + 30 + number, 0.5, started=now + number)
+    assert own.pace(ONE) == Pace(faltered=1)
+    own.behaved(ONE, Effect.STUCK, now + 70, 0.5, started=now + 40)
+    assert own.pace(ONE) == Pace(faltered=1), "the same page again is no news"
+    assert own.closed_until(ONE) == now + 70.5
