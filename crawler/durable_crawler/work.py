@@ -126,7 +126,7 @@ class Work:
             assert refused.retry_ms is not None
             return await self._leave(job, refused.retry_ms)
         if refused is not None:
-            return await self._finish(job, refused, ())
+            return await self._finish(job, refused, (), self._state(job.lease.host_id))
         fetched = await self._fetch(job)
         if fetched.outcome is Outcome.PROXY_UNREACHABLE:  # neither the page's fault nor its host's
             return await self._leave(job, self._clock.wall_ms() + PROXY_WAIT_MS)
@@ -236,20 +236,29 @@ class Work:
             return call()
 
     def _effect(self, job: Job, fetched: Fetched, close_for: float | None) -> HostState | None:
-        """Tell the board how the host behaved; what the frontier must remember of it, if anything changed."""
+        """Tell the board how the host behaved; what the frontier must remember of it, if there is anything."""
         lease = job.lease
         now, effect = self._clock.monotonic(), effect_on_host(fetched, lease.retries)
-        if effect is None or not self._board.behaved(
+        changed = effect is not None and self._board.behaved(
             lease.host_id,
             effect,
             now,
             close_for,
             started=job.sent,
             retry_after=min(fetched.retry_after or 0.0, self._max_retry_after),
-        ):
+        )
+        return self._state(lease.host_id, changed=changed)
+
+    def _state(self, host: int, *, changed: bool = False) -> HostState | None:
+        """What the frontier must remember of ``host``: a gate that is still closed, above all.
+
+        The claim stored a gate as well, but knew neither of a Crawl-delay that this page learned nor of when its
+        request was sent.
+        """
+        closed_for = max(0.0, self._board.closed_until(host) - self._clock.monotonic())
+        if not (changed or closed_for):
             return None
-        closed_for = max(0.0, self._board.closed_until(lease.host_id) - now)
-        return HostState(self._board.pace(lease.host_id).kept, self._clock.wall_ms() + round(closed_for * 1000))
+        return HostState(self._board.pace(host).kept, self._clock.wall_ms() + round(closed_for * 1000))
 
     async def _defer(self, job: Job, deferral: Deferral) -> str:
         started = self._clock.wall_ns()

@@ -404,6 +404,31 @@ def test_a_crawl_delay_is_kept_also_where_the_page_that_learned_it_is_disallowed
     assert smallest_gap(web.times()) >= 0.5 - CLOCK_ERROR
 
 
+@pytest.mark.parametrize("after", [0.001, 0.1, 3.0])
+@pytest.mark.parametrize("kill", [True, False], ids=["killed", "asked to stop"])
+def test_a_crawl_delay_is_kept_over_restarts_right_after_each_page(after: float, kill: bool) -> None:
+    web = Web({A: page(*names(6)), f"{A}robots.txt": text("User-agent: *\nCrawl-delay: 5\n")})
+    crawl = Crawl.of(web, fetch={"perHost": 8, "workers": 8}, robots="obey")
+
+    async def main() -> None:
+        for number in range(1, 7):
+            stop = Stop()
+            process = asyncio.create_task(crawl.process(stop))
+            while len(web.times()) < number:
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(LATENCY + after)
+            if kill:
+                process.cancel()
+            else:
+                stop.request(signal.SIGINT)
+            await asyncio.gather(process, return_exceptions=True)
+        assert await crawl.process()
+
+    virtual_time.run(main(), DAY)
+    assert len(web.times()) == 7
+    assert smallest_gap(web.times()) >= 5 - CLOCK_ERROR
+
+
 def test_the_delay_of_the_spec_is_kept_by_each_host_apart_and_over_a_restart() -> None:
     web = Web({A: page(*names(9)), B: page(*names(9, B))})
     crawl = Crawl.of(web, A, B, fetch={"perHost": 8}, delay="2s")
