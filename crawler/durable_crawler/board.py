@@ -18,12 +18,16 @@ from durable_crawler.frontier.model import Host
 from durable_crawler.politeness import OPENINGS_TO_GIVE_UP, Pace
 from durable_crawler.settle import Effect
 
+PROVEN_ANSWERS = 2
+"""Good answers in a run after which a host counts as one that answers."""
+
 
 class Board:
     """Slots, gates and paces of the approved hosts."""
 
     def __init__(self, spec: CrawlJobSpec, hosts: Iterable[Host], clock: Clock, *, robots: bool) -> None:
         self._per_host = spec.fetch.per_host
+        self._for_troubled = max(1, spec.fetch.workers // 2)
         self._delay = seconds(spec.politeness.delay)
         self._max_crawl_delay = seconds(spec.politeness.max_crawl_delay)
         now, now_ms = clock.monotonic(), clock.wall_ms()
@@ -41,6 +45,7 @@ class Board:
         self._crawl_delays: dict[int, float] = {}
         self.dead: set[int] = set()
         """Hosts that were given up; whoever reads it closes what waits for them."""
+        self._answers: dict[int, int] = {}  # good ones in this run
         self._in_flight: dict[int, int] = {}
         self._started: dict[int, float] = {}
         self._turn: dict[int, int] = {}
@@ -104,7 +109,9 @@ class Board:
             case Effect.UNCONNECTED:
                 pace, opened_for = (before, None) if known else politeness.unconnected(before)
                 close_for = max(close_for or 0.0, opened_for or 0.0)
-        if effect is not Effect.ANSWERED and not known:
+        if effect is Effect.ANSWERED:
+            self._answers[host] = self._answers.get(host, 0) + 1
+        elif not known:
             self._incidents[host] = now
         self._paces[host] = pace
         self.dead.add(host) if pace.dead else self.dead.discard(host)
@@ -139,15 +146,22 @@ class Board:
         return {host: now_ms + round(gap * 1000) for host in hosts if (gap := self.gap(host))}
 
     def wants(self, stocked: Collection[int], free: int, now: float) -> dict[int, int]:
-        """Slots to ask for by host, ``free`` at most in all, those first whose last page is longest ago."""
+        """Slots to ask for by host, ``free`` at most in all, those first whose last page is longest ago.
+
+        Where there are several, those in trouble hold half of the workers at most: the others are for who answers.
+        """
         wants: dict[int, int] = {}
+        several = len(self._in_flight.keys() | set(stocked)) > 1
+        left = max(0, self._for_troubled - self._held_in_trouble()) if several else free
         for host in sorted(stocked, key=lambda host: self._turn.get(host, 0)):
             if free <= 0:
                 break
-            slots = min(free, self._slots(host))
+            troubled = self._in_trouble(host)
+            slots = min(free, left if troubled else free, self._slots(host))
             if slots > 0 and self.is_open(host, now):
                 wants[host] = slots
                 free -= slots
+                left -= slots if troubled else 0
         return wants
 
     def waiting(self, stocked: Collection[int], now: float) -> int:
@@ -158,6 +172,16 @@ class Board:
         """When the next closed gate of a host with pages opens; ``None`` if none is closed."""
         times = (self.closed_until(host) for host in stocked)
         return min((time for time in times if time > now), default=None)
+
+    def _held_in_trouble(self) -> int:
+        """How many workers hosts in trouble hold."""
+        return sum(pages for host, pages in self._in_flight.items() if self._in_trouble(host))
+
+    def _in_trouble(self, host: int) -> bool:
+        """Whether pages of ``host`` may well hold their workers until a time-out."""
+        pace = self._paces[host]
+        unproven = self._answers.get(host, 0) < PROVEN_ANSWERS
+        return unproven or pace.incident is not None or pace.faltered > 0 or pace.failures > 0
 
     def _slots(self, host: int) -> int:
         """How many more pages of ``host`` may be worked on, its gate apart."""

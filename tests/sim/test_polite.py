@@ -350,6 +350,29 @@ def test_a_host_that_resets_some_requests_is_not_dead() -> None:
     assert web.times()[-1] <= 12 * 4 * (0.5 + LATENCY) + 60
 
 
+@pytest.mark.parametrize("first", [True, False], ids=["from the first page on", "after the first page"])
+def test_hosts_that_hang_leave_workers_to_one_that_answers(first: bool) -> None:
+    timeout = 30.0
+    hanging = [f"https://h{number}.example/" for number in range(20)]
+
+    @dataclass
+    class Hanging(Web):
+        async def fetch(self, url: str, may_follow: MayFollow) -> Fetched:
+            if url.startswith(A) or (url in hanging and not first):
+                return await super().fetch(url, may_follow)
+            self.pages.append((url, asyncio.get_running_loop().time()))
+            await asyncio.sleep(timeout)
+            return fails(Outcome.HEADER_TIMEOUT)(url)
+
+    seeds = hanging if not first else [page for host in hanging for page in (host, *names(3, host))]
+    web = Hanging({A: page(*names(1500)), **{host: page(*names(5, host)) for host in hanging}}, latency=0.05)
+    run(Crawl.of(web, A, *seeds, fetch={"workers": 16, "perHost": 2}))
+    times = [at for at in web.times(A) if at > timeout + 1]
+    alone = 2 / 0.05
+    assert len(times) > 200
+    assert len(times) / (times[-1] - times[0]) >= 0.95 * alone
+
+
 # Retry-After
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from tests.support.clock import ManualClock
 
 from crawljob.manifest import parse
-from durable_crawler.board import Board
+from durable_crawler.board import PROVEN_ANSWERS, Board
 from durable_crawler.frontier.model import Host
 from durable_crawler.politeness import FAILURES_TO_OPEN, FIRST_GAP, OPEN_FIRST, OPENINGS_TO_GIVE_UP, Pace
 from durable_crawler.settle import Effect
@@ -177,3 +177,23 @@ def test_pages_that_hang_in_parallel_count_once() -> None:
     own.behaved(ONE, Effect.STUCK, now + 70, 0.5, started=now + 40)
     assert own.pace(ONE) == Pace(faltered=1), "the same page again is no news"
     assert own.closed_until(ONE) == now + 70.5
+
+
+def test_hosts_in_trouble_hold_half_of_the_workers_where_there_are_several() -> None:
+    clock = ManualClock()
+    now, own = clock.monotonic(), board(clock, per_host=12)  # of 16 workers
+    assert own.wants([ONE], 16, now) == {ONE: 12}, "nobody else wants them"
+    for _ in range(PROVEN_ANSWERS):
+        own.behaved(TWO, Effect.ANSWERED, now, None)
+    assert own.wants([ONE, TWO], 16, now) == {ONE: 8, TWO: 8}
+    for _ in range(7):
+        own.took(ONE, now)
+    own.took(TWO, now)
+    assert own.wants([ONE], 8, now) == {ONE: 1}, "the one that answers is soon back for more"
+    own.gave_back(TWO)
+    for _ in range(PROVEN_ANSWERS):
+        own.behaved(ONE, Effect.ANSWERED, now, None)
+    own.took(TWO, now)
+    assert own.wants([ONE], 8, now) == {ONE: 5}
+    own.behaved(ONE, Effect.FALTERED, now, None)
+    assert own.wants([ONE], 8, now) == {ONE: 1}

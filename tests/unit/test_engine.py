@@ -186,7 +186,19 @@ async def test_workers_and_slots_per_host_are_bounds(make: Make) -> None:
     pages = [f"/{n}" for n in range(40)]
     answers = {seed: [html(*pages)] for seed in (A, B)}
     bench = await make(answers, A, B, fetch={"workers": 5, "perHost": 3})
+    full = asyncio.Event()
+    held = [f"{seed}{number}" for seed in (A, B) for number in range(3, 40)]  # once both hosts have proved to answer
+    bench.network.gates = dict.fromkeys(held, full)
+
+    async def open_when_full() -> None:
+        while bench.network.most["all"] < 5:
+            bench.network.arrived.clear()
+            await bench.network.arrived.wait()
+        full.set()
+
+    opening = asyncio.create_task(open_when_full())
     assert await bench.run()
+    await opening
     assert bench.network.most["all"] == 5
     assert sorted([bench.network.most["a.example"], bench.network.most["b.example"]])[1] == 3, "and no more"
     assert set(bench.network.asked.values()) == {1}
