@@ -21,6 +21,8 @@ from durable_crawler.settle import Effect
 PROVEN_ANSWERS = 2
 """Good answers in a run after which a host counts as one that answers."""
 
+_SAME_TIME = 1e-6  # seconds; no clock is read so often
+
 
 class Board:
     """Slots, gates and paces of the approved hosts."""
@@ -48,6 +50,7 @@ class Board:
         self._answers: dict[int, int] = {}  # good ones in this run
         self._in_flight: dict[int, int] = {}
         self._started: dict[int, float] = {}
+        self._sent: dict[int, float] = {}
         self._turn: dict[int, int] = {}
         self._turns = 0
 
@@ -58,6 +61,18 @@ class Board:
         self._turn[host] = self._turns
         self._started[host] = now
         self._keep_gap(host)
+
+    def turn(self, host: int, now: float) -> float:
+        """Take the turn of a request to ``host``, a redirect's too: 0 where it is sent now, else the seconds to wait.
+
+        The claim has kept its distance already; from there to the request it may have been another time for each.
+        """
+        wait = self._sent.get(host, float("-inf")) + self.gap(host) - now
+        if wait > _SAME_TIME:
+            return wait
+        self._sent[host] = self._started[host] = now
+        self._keep_gap(host)
+        return 0.0
 
     def gave_back(self, host: int) -> None:
         """The work on a page of ``host`` has ended."""

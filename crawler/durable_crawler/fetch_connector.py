@@ -11,7 +11,8 @@ import asyncio
 import re
 import socket
 import ssl
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,13 @@ if TYPE_CHECKING:
     from aiohttp.connector import Connection
     from aiohttp.tracing import Trace
 
+
+async def at_once() -> None:
+    """Waits for nothing."""
+
+
+BEFORE_SENDING: ContextVar[Callable[[], Awaitable[None]]] = ContextVar("before sending", default=at_once)
+"""Awaited by the connector before each request of the context. The client has no place to hand it through."""
 
 _END_OF_HEAD = re.compile(rb"\n\r?\n")
 
@@ -156,6 +164,16 @@ class Connector(aiohttp.TCPConnector):
         self._connect_timeout = connect_timeout
         self._tls_timeout = tls_timeout
         self._allowed = allowed
+
+    async def connect(self, req: ClientRequest, traces: list[Trace], timeout: ClientTimeout) -> Connection:
+        """A connection whose request may be sent: however long it took to come about, the turn is taken now."""
+        connection = await super().connect(req, traces, timeout)
+        try:
+            await BEFORE_SENDING.get()()
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     async def _create_direct_connection(
         self, req: ClientRequest, traces: list[Trace], timeout: ClientTimeout, **_: Any

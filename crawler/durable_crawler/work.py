@@ -39,6 +39,9 @@ PARSERS = 2
 MayFollow = Callable[[str], Awaitable[Outcome | None]]
 """Asked before each hop of a redirect: ``None``, or the outcome that forbids it."""
 
+TakeTurn = Callable[[], Awaitable[None]]
+"""Awaited before each request: returns when the host may be asked."""
+
 ReadPage = tuple[Parsed, Sequence[Link]]
 """What a page says, and its links, those outside of the spec too: the frontier keeps them until an edit admits them."""
 
@@ -46,7 +49,7 @@ ReadPage = tuple[Parsed, Sequence[Link]]
 class Fetcher(Protocol):
     """What the work needs of ``fetch``."""
 
-    async def fetch(self, url: str, may_follow: MayFollow) -> Fetched:
+    async def fetch(self, url: str, may_follow: MayFollow, take_turn: TakeTurn) -> Fetched:
         """One attempt at a URL; never raises for what the network or the server does."""
         ...
 
@@ -75,7 +78,7 @@ class Job:
     stages: list[Stage] = field(default_factory=list)
     fetched: Fetched | None = None
     sent: float = 0.0
-    """When its request was (monotonic seconds)."""
+    """When its last request was (monotonic seconds)."""
     links: int = 0
 
 
@@ -180,6 +183,11 @@ class Work:
             case Unreachable(outcome=outcome):
                 return outcome
 
+    async def _turn(self, job: Job) -> None:
+        while (wait := self._board.turn(job.lease.host_id, self._clock.monotonic())) > 0:  # noqa: ASYNC110 - until a time, not an event
+            await asyncio.sleep(wait)
+        job.sent = self._clock.monotonic()
+
     async def _leave(self, job: Job, until_ms: int) -> str:
         """Give the page back uncharged; its host is left alone until then."""
         wait = max(0, until_ms - self._clock.wall_ms()) / 1000
@@ -190,7 +198,7 @@ class Work:
     async def _fetch(self, job: Job) -> Fetched:
         started = self._clock.wall_ns()
         job.sent = self._clock.monotonic()
-        fetched = await self._fetcher.fetch(job.lease.url, self._may_follow)
+        fetched = await self._fetcher.fetch(job.lease.url, self._may_follow, partial(self._turn, job))
         if fetched.outcome is Outcome.REDIRECT_EXCLUDED:
             pattern = self._scope.ruling(fetched.hops[-1].location).pattern
             why = "matches no pattern of scope.include" if pattern is None else f"is excluded by {pattern}"

@@ -15,7 +15,7 @@ from random import Random
 from durable_crawler.outcomes import Fetched, Hop, Outcome
 from durable_crawler.settle import classify
 from durable_crawler.urls import authority
-from durable_crawler.work import MayFollow
+from durable_crawler.work import MayFollow, TakeTurn
 
 UNCONNECTED = frozenset({Outcome.CONNECT_ERROR, Outcome.CONNECT_TIMEOUT})
 
@@ -174,7 +174,7 @@ class Site:
     in_flight: Counter[str] = field(default_factory=Counter)
     most: Counter[str] = field(default_factory=Counter)
 
-    async def fetch(self, url: str, may_follow: MayFollow) -> Fetched:
+    async def fetch(self, url: str, may_follow: MayFollow, take_turn: TakeTurn) -> Fetched:
         loop = asyncio.get_running_loop()
         request = Request(url, loop.time())
         self.log.append(request)

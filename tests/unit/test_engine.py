@@ -27,7 +27,7 @@ from durable_crawler.outcomes import Fetched, Outcome, PageRecord
 from durable_crawler.scope import LeftOut, Scope
 from durable_crawler.stop import Stop
 from durable_crawler.urls import authority
-from durable_crawler.work import BIG_BODY_BYTES, MANY_COMPARISONS, MayFollow
+from durable_crawler.work import BIG_BODY_BYTES, MANY_COMPARISONS, MayFollow, TakeTurn
 
 A = "http://a.example/"
 B = "http://b.example/"
@@ -60,7 +60,7 @@ class Network:
     most: Counter[str] = field(default_factory=Counter)
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def fetch(self, url: str, may_follow: MayFollow) -> Fetched:
+    async def fetch(self, url: str, may_follow: MayFollow, take_turn: TakeTurn) -> Fetched:
         self.asked[url] += 1
         for key in ("all", authority(url)):
             self.in_flight[key] += 1

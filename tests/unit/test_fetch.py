@@ -478,6 +478,27 @@ async def test_a_location_in_latin_1() -> None:
         assert (await client.fetch(here.url())).body == b"x"
 
 
+async def test_a_turn_is_taken_before_each_request_and_charged_to_no_deadline() -> None:
+    turns: list[int] = []
+
+    async with (
+        site({"/": to("/b"), "/b": page(b"x"), "/robots.txt": page()}) as here,
+        fetcher(total_timeout="300ms") as client,
+    ):
+
+        async def take_turn() -> None:
+            turns.append(len(here.targets))
+            await asyncio.sleep(0.25)
+
+        async def may_follow(url: str) -> Outcome | None:
+            await client.fetch_robots(here.url("/robots.txt"))
+            return None
+
+        assert (await client.fetch(here.url(), may_follow, take_turn)).outcome is Outcome.OK
+        assert turns == [0, 2], "with the connection there, and nothing sent"
+        assert here.connections == 1
+
+
 async def test_a_redirect_with_an_endless_body() -> None:
     answer = then(page(b"x", "Location: /b", status="302 Found", length=10**10), "hang")
     async with site({"/": answer, "/b": page(b"x")}) as here, fetcher() as client:
