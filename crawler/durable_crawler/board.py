@@ -18,12 +18,18 @@ from durable_crawler.frontier.model import Host
 from durable_crawler.politeness import OPENINGS_TO_GIVE_UP, Pace
 from durable_crawler.settle import Effect
 
+PROVEN_ANSWERS = 2
+"""Good answers in a run after which a host counts as one that answers."""
+
+_SAME_TIME = 1e-6  # seconds; no clock is read so often
+
 
 class Board:
     """Slots, gates and paces of the approved hosts."""
 
     def __init__(self, spec: CrawlJobSpec, hosts: Iterable[Host], clock: Clock, *, robots: bool) -> None:
         self._per_host = spec.fetch.per_host
+        self._for_troubled = max(1, spec.fetch.workers // 2)
         self._delay = seconds(spec.politeness.delay)
         self._max_crawl_delay = seconds(spec.politeness.max_crawl_delay)
         now, now_ms = clock.monotonic(), clock.wall_ms()
@@ -37,11 +43,14 @@ class Board:
             self._paces[host.id] = politeness.resumed(probed, now)
         self._unasked = set(self._paces) if robots else set()
         self._left_alone_until: dict[int, float] = {}  # because of incidents; a gap closes the gate as well
+        self._incidents: dict[int, float] = {}  # when the latest began
         self._crawl_delays: dict[int, float] = {}
         self.dead: set[int] = set()
         """Hosts that were given up; whoever reads it closes what waits for them."""
+        self._answers: dict[int, int] = {}  # good ones in this run
         self._in_flight: dict[int, int] = {}
         self._started: dict[int, float] = {}
+        self._sent: dict[int, float] = {}
         self._turn: dict[int, int] = {}
         self._turns = 0
 
@@ -52,6 +61,18 @@ class Board:
         self._turn[host] = self._turns
         self._started[host] = now
         self._keep_gap(host)
+
+    def turn(self, host: int, now: float) -> float:
+        """Take the turn of a request to ``host``, a redirect's too: 0 where it is sent now, else the seconds to wait.
+
+        The claim has kept its distance already; from there to the request it may have been another time for each.
+        """
+        wait = self._sent.get(host, float("-inf")) + self.gap(host) - now
+        if wait > _SAME_TIME:
+            return wait
+        self._sent[host] = self._started[host] = now
+        self._keep_gap(host)
+        return 0.0
 
     def gave_back(self, host: int) -> None:
         """The work on a page of ``host`` has ended."""
@@ -69,13 +90,26 @@ class Board:
             self._started[host] = now
             self._keep_gap(host)
 
-    def behaved(self, host: int, effect: Effect, now: float, close_for: float | None) -> bool:
+    def behaved(
+        self,
+        host: int,
+        effect: Effect,
+        now: float,
+        close_for: float | None,
+        *,
+        started: float | None = None,
+        retry_after: float = 0.0,
+    ) -> bool:
         """How ``host`` behaved; whether anything changed that must be remembered.
 
-        Of failures in parallel only the first is an incident: the host is being left alone when the others arrive.
+        Of failures in parallel only the first is an incident. What was asked before it (``started``; now if not given)
+        belongs to it, however late the answer, and closes the gate only for the ``retry_after`` seconds that it names.
         """
         before = self._paces[host]
-        known = now < self._left_alone_until.get(host, 0.0)
+        started = now if started is None else started
+        known = started < self._incidents.get(host, started) or now < self._left_alone_until.get(host, 0.0)
+        if known and close_for:
+            close_for = retry_after
         match effect:
             case Effect.ANSWERED if known:  # to what was asked before the incident
                 pace = replace(before, failures=0, openings=0)
@@ -83,9 +117,17 @@ class Board:
                 pace = politeness.answered(before, now)
             case Effect.OVERLOADED:
                 pace = before if known else politeness.overloaded(before, now)
+            case Effect.FALTERED:
+                pace = before if known else politeness.faltered(before, now)
+            case Effect.STUCK:
+                pace = replace(before, failures=0, openings=0)
             case Effect.UNCONNECTED:
                 pace, opened_for = (before, None) if known else politeness.unconnected(before)
                 close_for = max(close_for or 0.0, opened_for or 0.0)
+        if effect is Effect.ANSWERED:
+            self._answers[host] = self._answers.get(host, 0) + 1
+        elif not known:
+            self._incidents[host] = now
         self._paces[host] = pace
         self.dead.add(host) if pace.dead else self.dead.discard(host)
         if close_for:
@@ -119,15 +161,22 @@ class Board:
         return {host: now_ms + round(gap * 1000) for host in hosts if (gap := self.gap(host))}
 
     def wants(self, stocked: Collection[int], free: int, now: float) -> dict[int, int]:
-        """Slots to ask for by host, ``free`` at most in all, those first whose last page is longest ago."""
+        """Slots to ask for by host, ``free`` at most in all, those first whose last page is longest ago.
+
+        Where there are several, those in trouble hold half of the workers at most: the others are for who answers.
+        """
         wants: dict[int, int] = {}
+        several = len(self._in_flight.keys() | set(stocked)) > 1
+        left = max(0, self._for_troubled - self._held_in_trouble()) if several else free
         for host in sorted(stocked, key=lambda host: self._turn.get(host, 0)):
             if free <= 0:
                 break
-            slots = min(free, self._slots(host))
+            troubled = self._in_trouble(host)
+            slots = min(free, left if troubled else free, self._slots(host))
             if slots > 0 and self.is_open(host, now):
                 wants[host] = slots
                 free -= slots
+                left -= slots if troubled else 0
         return wants
 
     def waiting(self, stocked: Collection[int], now: float) -> int:
@@ -138,6 +187,16 @@ class Board:
         """When the next closed gate of a host with pages opens; ``None`` if none is closed."""
         times = (self.closed_until(host) for host in stocked)
         return min((time for time in times if time > now), default=None)
+
+    def _held_in_trouble(self) -> int:
+        """How many workers hosts in trouble hold."""
+        return sum(pages for host, pages in self._in_flight.items() if self._in_trouble(host))
+
+    def _in_trouble(self, host: int) -> bool:
+        """Whether pages of ``host`` may well hold their workers until a time-out."""
+        pace = self._paces[host]
+        unproven = self._answers.get(host, 0) < PROVEN_ANSWERS
+        return unproven or pace.incident is not None or pace.faltered > 0 or pace.failures > 0
 
     def _slots(self, host: int) -> int:
         """How many more pages of ``host`` may be worked on, its gate apart."""

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final, Self
 
 import aiohttp
@@ -25,7 +26,7 @@ from durable_crawler.addresses import Network
 from durable_crawler.clock import Clock
 from durable_crawler.fetch_body import Body
 from durable_crawler.fetch_codings import ACCEPT_ENCODING
-from durable_crawler.fetch_connector import Connector, parser_reason, response_class
+from durable_crawler.fetch_connector import BEFORE_SENDING, Connector, at_once, parser_reason, response_class
 from durable_crawler.fetch_failure import Failure
 from durable_crawler.fetch_proxy import refusal
 from durable_crawler.outcomes import Exchange, Fetched, Hop, Outcome
@@ -58,6 +59,9 @@ _ERROR_MAX = 200
 MayFollow = Callable[[str], Awaitable[Outcome | None]]
 """Asked about the target of a redirect before it is requested: ``None``, or the outcome that ends the attempt."""
 
+TakeTurn = Callable[[], Awaitable[None]]
+"""Awaited before each request is sent, redirects and requests sent again included."""
+
 ROBOTS_BYTES = 500 * 1024
 """Of a robots.txt that are read; what is behind is not (RFC 9309 section 2.5)."""
 ROBOTS_HOPS = 5
@@ -81,6 +85,7 @@ class _Wanted:
     other_authorities: bool
     """Whether redirects may lead there."""
     may_follow: MayFollow
+    take_turn: TakeTurn = at_once
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,13 +202,14 @@ class Fetcher:
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
-    async def fetch(self, url: str, may_follow: MayFollow = _anywhere) -> Fetched:
+    async def fetch(self, url: str, may_follow: MayFollow = _anywhere, take_turn: TakeTurn = at_once) -> Fetched:
         """One attempt at the canonical ``url``. Only cancellation, and bugs, leave as exceptions.
 
-        ``may_follow`` is asked about each redirect that would be followed otherwise, within the total deadline.
+        ``may_follow`` is asked about each redirect that would be followed otherwise, within the total deadline;
+        ``take_turn`` is awaited outside of it.
         """
         accept = "text/html,application/xhtml+xml"
-        wanted = _Wanted(accept, True, self._max_body_bytes, False, redirects.MAX_HOPS, False, may_follow)
+        wanted = _Wanted(accept, True, self._max_body_bytes, False, redirects.MAX_HOPS, False, may_follow, take_turn)
         return await self._attempt(url, wanted)
 
     async def fetch_robots(self, url: str) -> Fetched:
@@ -214,8 +220,12 @@ class Fetcher:
     async def _attempt(self, url: str, wanted: _Wanted) -> Fetched:
         attempt = _Attempt(url, url)
         try:
-            async with asyncio.timeout(self._total):
-                end = await self._follow(attempt, wanted)
+            async with asyncio.timeout(self._total) as deadline:
+                before = BEFORE_SENDING.set(partial(_outside, deadline, wanted.take_turn))
+                try:
+                    end = await self._follow(attempt, wanted)
+                finally:
+                    BEFORE_SENDING.reset(before)  # a robots.txt is an attempt within one at a page
         except TimeoutError:
             attempt.end(self._clock.wall_ns(), Outcome.TOTAL_TIMEOUT)
             end = _End(Outcome.TOTAL_TIMEOUT, f"not finished within {self._total:g} s")
@@ -249,6 +259,8 @@ class Fetcher:
                 allow_redirects=False,
                 headers={**self._brought_along(attempt), "Accept": wanted.accept},
             )
+        except aiohttp.ClientConnectionResetError as error:  # it was there until the request was to be written
+            raise Failure(Outcome.TRUNCATED, str(error)) from None
         except aiohttp.ClientError as error:
             raise Failure(Outcome.CONNECT_ERROR, str(error)) from None
         try:
@@ -315,6 +327,16 @@ class Fetcher:
     def _retry_after(self, value: str | None) -> float | None:
         now = datetime.fromtimestamp(self._clock.wall_ms() / 1000, UTC)
         return None if value is None else parse_retry_after(value, now)
+
+
+async def _outside(deadline: asyncio.Timeout, take_turn: TakeTurn) -> None:
+    """Take a turn; how long that lasts is not charged to the deadline."""
+    when, loop = deadline.when(), asyncio.get_running_loop()
+    assert when is not None
+    left = when - loop.time()
+    deadline.reschedule(None)
+    await take_turn()
+    deadline.reschedule(loop.time() + left)
 
 
 def _on_the_wire(url: str) -> URL:

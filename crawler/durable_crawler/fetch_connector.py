@@ -11,7 +11,8 @@ import asyncio
 import re
 import socket
 import ssl
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,13 @@ if TYPE_CHECKING:
     from aiohttp.connector import Connection
     from aiohttp.tracing import Trace
 
+
+async def at_once() -> None:
+    """Waits for nothing."""
+
+
+BEFORE_SENDING: ContextVar[Callable[[], Awaitable[None]]] = ContextVar("before sending", default=at_once)
+"""Awaited by the connector before each request of the context. The client has no place to hand it through."""
 
 _END_OF_HEAD = re.compile(rb"\n\r?\n")
 
@@ -157,6 +165,16 @@ class Connector(aiohttp.TCPConnector):
         self._tls_timeout = tls_timeout
         self._allowed = allowed
 
+    async def connect(self, req: ClientRequest, traces: list[Trace], timeout: ClientTimeout) -> Connection:
+        """A connection whose request may be sent: however long it took to come about, the turn is taken now."""
+        connection = await super().connect(req, traces, timeout)
+        try:
+            await BEFORE_SENDING.get()()
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
     async def _create_direct_connection(
         self, req: ClientRequest, traces: list[Trace], timeout: ClientTimeout, **_: Any
     ) -> tuple[asyncio.Transport, ResponseHandler]:
@@ -206,11 +224,11 @@ class Connector(aiohttp.TCPConnector):
         except TimeoutError:
             raise Failure(Outcome.TLS_TIMEOUT, f"no TLS handshake within {self._tls_timeout:g} s") from None
         except ssl.SSLEOFError as error:
-            raise Failure(Outcome.CONNECT_ERROR, f"connection closed in the TLS handshake: {error}") from None
+            raise Failure(Outcome.TRUNCATED, f"connection closed in the TLS handshake: {error}") from None
         except (ssl.SSLError, ssl.CertificateError) as error:
             raise Failure(Outcome.TLS_ERROR, str(error)) from None
         except (OSError, RuntimeError) as error:
-            raise Failure(Outcome.CONNECT_ERROR, f"connection failed in the TLS handshake: {error}") from None
+            raise Failure(Outcome.TRUNCATED, f"connection failed in the TLS handshake: {error}") from None
 
     async def _connected(self, host: str, port: int) -> socket.socket:
         guard = Guard(self._allowed)
@@ -261,7 +279,7 @@ def response_class(header_timeout: float) -> type[aiohttp.ClientResponse]:
             except (aiohttp.ClientConnectionError, OSError) as error:
                 said = error.message if isinstance(error, aiohttp.ServerDisconnectedError) else str(error)
                 detail = said if isinstance(said, str) else "connection closed within the response's head"
-                raise Failure(Outcome.CONNECT_ERROR, detail, stale=stale) from None
+                raise Failure(Outcome.TRUNCATED, detail, stale=stale) from None
             protocol.heads += 1
             return response
 

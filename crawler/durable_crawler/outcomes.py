@@ -22,7 +22,7 @@ class Outcome(StrEnum):
     TOO_LARGE = "too_large"
     """The decoded body exceeded ``fetch.maxBodyBytes``, or is a decompression bomb; nothing of it was kept."""
     TRUNCATED = "truncated"
-    """The connection ended before the body did."""
+    """The connection was made, and ended before the response did."""
     REDIRECT_OUT_OF_SCOPE = "redirect_out_of_scope"
     """A redirect to another authority: recorded, never contacted."""
     REDIRECT_EXCLUDED = "redirect_excluded"

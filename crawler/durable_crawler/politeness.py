@@ -31,6 +31,9 @@ TRIED_FOR = 10
 FORGOTTEN_GAP = 0.02
 """Seconds; a gap that has shrunk below this is none."""
 
+FALTERS_TO_OBJECT = 3
+"""Pages in a row that hang or break off: so many are as good as a host's own word that it is overloaded."""
+
 FAILURES_TO_OPEN = 5
 """Connection failures in a row that open a host's circuit."""
 
@@ -56,6 +59,8 @@ class Pace:
     """Seconds; the gap does not become shorter until the last incident is forgiven."""
     incident: float | None = None
     """When the last one was (monotonic seconds), until it is forgiven."""
+    faltered: int = 0
+    """Pages in a row that hung or broke off, without a good answer in between."""
 
     @property
     def kept(self) -> Pace:
@@ -97,13 +102,21 @@ def answered(pace: Pace, now: float) -> Pace:
 
 
 def overloaded(pace: Pace, now: float) -> Pace:
-    """The host asked to be left alone (429, 503, Retry-After, a time-out): once per incident, not per response."""
+    """The host asked to be left alone (429, 503, Retry-After): once per incident, not per response."""
     if pace.incident is None and not pace.gap:
         return Pace(incident=now)
     # One that follows another without an answer in between is an outage, and says nothing about the gap.
     floor = max(pace.gap / RECOVERY, FORGOTTEN_GAP) if pace.answers else pace.floor
     gap = max(pace.gap * 2, FIRST_GAP)
     return Pace(min(gap, GAP_MAX), floor=min(floor, GAP_MAX), incident=now)
+
+
+def faltered(pace: Pace, now: float) -> Pace:
+    """A page hung or broke off. One of many says more about itself than about the host; some in a row do not."""
+    count = pace.faltered + 1
+    if count < FALTERS_TO_OBJECT:
+        return replace(pace, failures=0, openings=0, faltered=count)
+    return replace(overloaded(pace, now), faltered=count)
 
 
 def unconnected(pace: Pace) -> tuple[Pace, float | None]:

@@ -22,7 +22,7 @@ MAX_RETRY_AFTER = 30.0
 RETRYABLE_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
 _BUSY_STATUSES = frozenset({429, 503})  # what a host says about itself, not about the page
 _UNCONNECTED = frozenset({Outcome.DNS_ERROR, Outcome.CONNECT_ERROR, Outcome.CONNECT_TIMEOUT, Outcome.TLS_TIMEOUT})
-_CONNECTION = _UNCONNECTED | {Outcome.HEADER_TIMEOUT, Outcome.TOTAL_TIMEOUT}
+_TIMEOUTS = frozenset({Outcome.HEADER_TIMEOUT, Outcome.TOTAL_TIMEOUT})
 _FOREVER = 1e9  # seconds; more digits than this would only overflow somewhere
 
 
@@ -56,10 +56,13 @@ def settle(
     """Decides what follows from ``fetched``. ``random`` gives numbers from 0 to 1 for the jitter."""
     if not fetched.retryable:
         return Done(fetched.outcome)
-    delay = BACKOFF * 2 ** min(retries_done, 4) * (1 + random() / 2)
+    backoff = BACKOFF * (1 + random() / 2)
+    delay = backoff * 2 ** min(retries_done, 4)
     if fetched.retry_after is not None and fetched.retry_after > 0:
         delay = max(min(fetched.retry_after, max_retry_after), delay)
     close_host_for = delay if fetched.host_incident else None
+    if _page_or_host(fetched.outcome, fetched.status):
+        close_host_for = backoff  # how often the page was tried says nothing about the host
     if retries_done >= max_retries:
         return Done(fetched.outcome, close_host_for)
     return RetryLater(delay, close_host_for)
@@ -70,18 +73,29 @@ class Effect(Enum):
 
     ANSWERED = "answered"
     OVERLOADED = "overloaded"
-    """It asked to be left alone, or did not keep up."""
+    """It asked to be left alone."""
+    FALTERED = "faltered"
+    """A page did not come although the connection did: a time-out or a reset, of the host or of this page alone."""
+    STUCK = "stuck"
+    """The same as before with a page that is tried again: rather the page's doing."""
     UNCONNECTED = "unconnected"
     """It could not be reached at all."""
 
 
-def effect_on_host(fetched: Fetched) -> Effect | None:
+def effect_on_host(fetched: Fetched, retries_done: int) -> Effect | None:
     """What ``fetched`` says about its host; ``None`` where the proxy spoke, or was silent, in its place."""
     if fetched.outcome in (Outcome.PROXY_REFUSED, Outcome.PROXY_UNREACHABLE):
         return None
     if fetched.outcome in _UNCONNECTED:
         return Effect.UNCONNECTED
+    if _page_or_host(fetched.outcome, fetched.status):
+        return Effect.STUCK if retries_done else Effect.FALTERED
     return Effect.OVERLOADED if fetched.host_incident else Effect.ANSWERED
+
+
+def _page_or_host(outcome: Outcome, status: int | None) -> bool:
+    """Whether a connection came about and no response did, or none in time."""
+    return outcome in _TIMEOUTS or (outcome is Outcome.TRUNCATED and status is None)
 
 
 def classify(outcome: Outcome, status: int | None, retry_after: float | None) -> tuple[bool, bool]:
@@ -90,7 +104,7 @@ def classify(outcome: Outcome, status: int | None, retry_after: float | None) ->
     A truncated body may be whole the next time, but says nothing about the host. A certificate that does not verify
     and bytes that are not HTTP stay as they are until somebody repairs them.
     """
-    if outcome in _CONNECTION:
+    if outcome in _UNCONNECTED or _page_or_host(outcome, status):
         return True, True
     if outcome is Outcome.HTTP_ERROR and status in RETRYABLE_STATUSES:
         return True, status in _BUSY_STATUSES or (retry_after is not None and retry_after > 0)

@@ -39,6 +39,9 @@ PARSERS = 2
 MayFollow = Callable[[str], Awaitable[Outcome | None]]
 """Asked before each hop of a redirect: ``None``, or the outcome that forbids it."""
 
+TakeTurn = Callable[[], Awaitable[None]]
+"""Awaited before each request: returns when the host may be asked."""
+
 ReadPage = tuple[Parsed, Sequence[Link]]
 """What a page says, and its links, those outside of the spec too: the frontier keeps them until an edit admits them."""
 
@@ -46,7 +49,7 @@ ReadPage = tuple[Parsed, Sequence[Link]]
 class Fetcher(Protocol):
     """What the work needs of ``fetch``."""
 
-    async def fetch(self, url: str, may_follow: MayFollow) -> Fetched:
+    async def fetch(self, url: str, may_follow: MayFollow, take_turn: TakeTurn) -> Fetched:
         """One attempt at a URL; never raises for what the network or the server does."""
         ...
 
@@ -74,6 +77,8 @@ class Job:
     lost: bool = False
     stages: list[Stage] = field(default_factory=list)
     fetched: Fetched | None = None
+    sent: float = 0.0
+    """When its last request was (monotonic seconds)."""
     links: int = 0
     hop_due_ms: int | None = None
     """When the robots.txt of a redirect's target may be asked for again, where it could not be fetched."""
@@ -127,7 +132,7 @@ class Work:
             assert refused.retry_ms is not None
             return await self._leave(job, refused.retry_ms)
         if refused is not None:
-            return await self._finish(job, refused, ())
+            return await self._finish(job, refused, (), self._state(job.lease.host_id))
         fetched = await self._fetch(job)
         due: int | None = self._clock.wall_ms() + PROXY_WAIT_MS
         if fetched.outcome is Outcome.ROBOTS_UNREACHABLE:
@@ -142,7 +147,7 @@ class Work:
             self._random,
             max_retry_after=self._max_retry_after,
         )
-        host = self._effect(job.lease, fetched, decision.close_host_for)
+        host = self._effect(job, fetched, decision.close_host_for)
         if self._clock.monotonic() >= job.trusted_until:
             job.lost = True  # how the host is stays true in any case; nothing else of it is kept
             return "lost"
@@ -184,6 +189,11 @@ class Work:
                 job.hop_due_ms, job.hop_error = due, _unknown(url, cause)
                 return outcome
 
+    async def _turn(self, job: Job) -> None:
+        while (wait := self._board.turn(job.lease.host_id, self._clock.monotonic())) > 0:  # noqa: ASYNC110 - until a time, not an event
+            await asyncio.sleep(wait)
+        job.sent = self._clock.monotonic()
+
     async def _leave(self, job: Job, until_ms: int) -> str:
         """Give the page back uncharged; its host is left alone until then."""
         wait = max(0, until_ms - self._clock.wall_ms()) / 1000
@@ -193,7 +203,8 @@ class Work:
 
     async def _fetch(self, job: Job) -> Fetched:
         started = self._clock.wall_ns()
-        fetched = await self._fetcher.fetch(job.lease.url, partial(self._may_follow, job))
+        job.sent = self._clock.monotonic()
+        fetched = await self._fetcher.fetch(job.lease.url, partial(self._may_follow, job), partial(self._turn, job))
         if fetched.outcome is Outcome.REDIRECT_EXCLUDED:
             pattern = self._scope.ruling(fetched.hops[-1].location).pattern
             why = "matches no pattern of scope.include" if pattern is None else f"is excluded by {pattern}"
@@ -240,13 +251,30 @@ class Work:
         except OSError:
             return call()
 
-    def _effect(self, lease: Lease, fetched: Fetched, close_for: float | None) -> HostState | None:
-        """Tell the board how the host behaved; what the frontier must remember of it, if anything changed."""
-        now, effect = self._clock.monotonic(), effect_on_host(fetched)
-        if effect is None or not self._board.behaved(lease.host_id, effect, now, close_for):
+    def _effect(self, job: Job, fetched: Fetched, close_for: float | None) -> HostState | None:
+        """Tell the board how the host behaved; what the frontier must remember of it, if there is anything."""
+        lease = job.lease
+        now, effect = self._clock.monotonic(), effect_on_host(fetched, lease.retries)
+        changed = effect is not None and self._board.behaved(
+            lease.host_id,
+            effect,
+            now,
+            close_for,
+            started=job.sent,
+            retry_after=min(fetched.retry_after or 0.0, self._max_retry_after),
+        )
+        return self._state(lease.host_id, changed=changed)
+
+    def _state(self, host: int, *, changed: bool = False) -> HostState | None:
+        """What the frontier must remember of ``host``: a gate that is still closed, above all.
+
+        The claim stored a gate as well, but knew neither of a Crawl-delay that this page learned nor of when its
+        request was sent.
+        """
+        closed_for = max(0.0, self._board.closed_until(host) - self._clock.monotonic())
+        if not (changed or closed_for):
             return None
-        closed_for = max(0.0, self._board.closed_until(lease.host_id) - now)
-        return HostState(self._board.pace(lease.host_id).kept, self._clock.wall_ms() + round(closed_for * 1000))
+        return HostState(self._board.pace(host).kept, self._clock.wall_ms() + round(closed_for * 1000))
 
     async def _defer(self, job: Job, deferral: Deferral) -> str:
         started = self._clock.wall_ns()

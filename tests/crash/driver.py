@@ -26,7 +26,7 @@ from durable_crawler.frontier import SqliteFrontier, opening, sqlite
 from durable_crawler.outcomes import Fetched
 from durable_crawler.parse import Parsed, parse
 from durable_crawler.telemetry import Stats
-from durable_crawler.work import MayFollow
+from durable_crawler.work import MayFollow, TakeTurn
 
 STEPS = ("claim commit", "fetch", "parse", "finish commit", "defer commit", "checkpoint", "closing", "last checkpoint")
 BOUNDARIES = (*(f"{side} {step}" for step in STEPS for side in ("before", "after")), "retry wait")
@@ -127,9 +127,9 @@ def wrap_checkpoint() -> None:
 def wrap_stages(hand: Hand) -> None:
     fetch, wait = Fetcher.fetch, engine.Engine._something_to_do
 
-    async def wrapped_fetch(self: Fetcher, url: str, may_follow: MayFollow) -> Fetched:
+    async def wrapped_fetch(self: Fetcher, url: str, may_follow: MayFollow, take_turn: TakeTurn) -> Fetched:
         hand.passes("before fetch")
-        fetched = await fetch(self, url, may_follow)
+        fetched = await fetch(self, url, may_follow, take_turn)
         hand.passes("after fetch")
         return fetched
 
@@ -224,11 +224,11 @@ def wrap_database(fetch_number: int) -> None:
         init(self, *arguments, **options)
         opened.append(self)
 
-    async def wrapped_fetch(self: Fetcher, url: str, may_follow: MayFollow) -> Fetched:
+    async def wrapped_fetch(self: Fetcher, url: str, may_follow: MayFollow, take_turn: TakeTurn) -> Fetched:
         fetched["pages"] += 1
         if fetched["pages"] == fetch_number:
             await opened[0]._database.close()
-        return await fetch(self, url, may_follow)
+        return await fetch(self, url, may_follow, take_turn)
 
     SqliteFrontier.__init__ = wrapped_init  # type: ignore[method-assign]
     Fetcher.fetch = wrapped_fetch  # type: ignore[method-assign, assignment]

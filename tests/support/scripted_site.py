@@ -15,7 +15,7 @@ from random import Random
 from durable_crawler.outcomes import Fetched, Hop, Outcome
 from durable_crawler.settle import classify
 from durable_crawler.urls import authority
-from durable_crawler.work import MayFollow
+from durable_crawler.work import MayFollow, TakeTurn
 
 UNCONNECTED = frozenset({Outcome.CONNECT_ERROR, Outcome.CONNECT_TIMEOUT})
 
@@ -174,7 +174,7 @@ class Site:
     in_flight: Counter[str] = field(default_factory=Counter)
     most: Counter[str] = field(default_factory=Counter)
 
-    async def fetch(self, url: str, may_follow: MayFollow) -> Fetched:
+    async def fetch(self, url: str, may_follow: MayFollow, take_turn: TakeTurn) -> Fetched:
         loop = asyncio.get_running_loop()
         request = Request(url, loop.time())
         self.log.append(request)
@@ -213,15 +213,29 @@ class Site:
         for request in self.log:
             hosts.setdefault(authority(request.url), []).append(request)
         for requests in hosts.values():
-            incidents = [
-                (request.url, request.ended, request.ended + request.answer.wait)
-                for request in requests
-                if request.answer is not None and request.ended is not None and request.answer.wait is not None
-            ]
+            incidents = list(_incidents(requests))
             for request in requests:
                 for url, closed, opens in incidents:
                     if closed < request.started < opens - CLOCK_ERROR:
                         yield f"{request.url} at {request.started}, closed by {url} from {closed} to {opens}"
+
+
+def _incidents(requests: Sequence[Request]) -> Iterator[tuple[str, float, float]]:
+    """URL, beginning and end of each time for which a host asked to be left alone.
+
+    What was asked before an incident belongs to it: its answer counts for no more than it says itself.
+    """
+    latest = float("-inf")
+    answers = [(request.ended, request, request.answer) for request in requests if request.ended is not None]
+    for ended, request, answer in sorted(answers, key=lambda item: item[0]):
+        if answer is None or answer.wait is None:
+            continue
+        wait = answer.wait
+        if request.started < latest:
+            wait = min(answer.retry_after or 0.0, wait)
+        else:
+            latest = ended
+        yield request.url, ended, ended + wait
 
 
 def _when(item: tuple[float, Answer]) -> float:

@@ -7,7 +7,7 @@ from typing import Any
 from tests.support.clock import ManualClock
 
 from crawljob.manifest import parse
-from durable_crawler.board import Board
+from durable_crawler.board import PROVEN_ANSWERS, Board
 from durable_crawler.frontier.model import Host
 from durable_crawler.politeness import FAILURES_TO_OPEN, FIRST_GAP, OPEN_FIRST, OPENINGS_TO_GIVE_UP, Pace
 from durable_crawler.settle import Effect
@@ -89,8 +89,8 @@ def test_scenario_09_failures_in_parallel_are_one_incident() -> None:
     now, own = clock.monotonic(), board(clock, per_host=8)
     for _ in range(8):
         own.took(ONE, now)
-    for _ in range(8):
-        assert own.behaved(ONE, Effect.OVERLOADED, now, 0.5)
+    changed = [own.behaved(ONE, Effect.OVERLOADED, now, 0.5) for _ in range(8)]
+    assert changed == [True] + [False] * 7
     assert own.gap(ONE) == 0
     assert own.closed_until(ONE) == now + 0.5
     assert own.is_open(TWO, now)
@@ -153,3 +153,47 @@ def test_a_gap_hides_no_incident() -> None:
     own.took(ONE, now)
     own.behaved(ONE, Effect.UNCONNECTED, now + 3, 0.5)
     assert own.pace(ONE).failures == 1
+
+
+def test_what_was_asked_before_an_incident_belongs_to_it_however_late_the_answer() -> None:
+    clock = ManualClock()
+    now, own = clock.monotonic(), board(clock, per_host=8)
+    own.behaved(ONE, Effect.OVERLOADED, now + 1, 0.5, started=now)
+    for late in (3, 9):
+        assert not own.behaved(ONE, Effect.OVERLOADED, now + late, 4.0, started=now)
+    assert (own.gap(ONE), own.closed_until(ONE)) == (0, now + 1.5)
+    own.behaved(ONE, Effect.OVERLOADED, now + 10, 20.0, started=now, retry_after=7.0)
+    assert (own.gap(ONE), own.closed_until(ONE)) == (0, now + 17), "what it asks for itself is honoured"
+    own.behaved(ONE, Effect.OVERLOADED, now + 20, 0.5, started=now + 18)
+    assert own.gap(ONE) == FIRST_GAP
+
+
+def test_pages_that_hang_in_parallel_count_once() -> None:
+    clock = ManualClock()
+    now, own = clock.monotonic(), board(clock, per_host=8)
+    for number in range(8):
+        own.behaved(ONE, Effect.FALTERED, now + 30 + number, 0.5, started=now + number)
+    assert own.pace(ONE) == Pace(faltered=1)
+    own.behaved(ONE, Effect.STUCK, now + 70, 0.5, started=now + 40)
+    assert own.pace(ONE) == Pace(faltered=1), "the same page again is no news"
+    assert own.closed_until(ONE) == now + 70.5
+
+
+def test_hosts_in_trouble_hold_half_of_the_workers_where_there_are_several() -> None:
+    clock = ManualClock()
+    now, own = clock.monotonic(), board(clock, per_host=12)  # of 16 workers
+    assert own.wants([ONE], 16, now) == {ONE: 12}, "nobody else wants them"
+    for _ in range(PROVEN_ANSWERS):
+        own.behaved(TWO, Effect.ANSWERED, now, None)
+    assert own.wants([ONE, TWO], 16, now) == {ONE: 8, TWO: 8}
+    for _ in range(7):
+        own.took(ONE, now)
+    own.took(TWO, now)
+    assert own.wants([ONE], 8, now) == {ONE: 1}, "the one that answers is soon back for more"
+    own.gave_back(TWO)
+    for _ in range(PROVEN_ANSWERS):
+        own.behaved(ONE, Effect.ANSWERED, now, None)
+    own.took(TWO, now)
+    assert own.wants([ONE], 8, now) == {ONE: 5}
+    own.behaved(ONE, Effect.FALTERED, now, None)
+    assert own.wants([ONE], 8, now) == {ONE: 1}

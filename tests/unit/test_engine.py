@@ -27,7 +27,7 @@ from durable_crawler.outcomes import Fetched, Outcome, PageRecord
 from durable_crawler.scope import LeftOut, Scope
 from durable_crawler.stop import Stop
 from durable_crawler.urls import authority
-from durable_crawler.work import BIG_BODY_BYTES, MANY_COMPARISONS, MayFollow
+from durable_crawler.work import BIG_BODY_BYTES, MANY_COMPARISONS, MayFollow, TakeTurn
 
 A = "http://a.example/"
 B = "http://b.example/"
@@ -60,7 +60,7 @@ class Network:
     most: Counter[str] = field(default_factory=Counter)
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def fetch(self, url: str, may_follow: MayFollow) -> Fetched:
+    async def fetch(self, url: str, may_follow: MayFollow, take_turn: TakeTurn) -> Fetched:
         self.asked[url] += 1
         for key in ("all", authority(url)):
             self.in_flight[key] += 1
@@ -186,7 +186,19 @@ async def test_workers_and_slots_per_host_are_bounds(make: Make) -> None:
     pages = [f"/{n}" for n in range(40)]
     answers = {seed: [html(*pages)] for seed in (A, B)}
     bench = await make(answers, A, B, fetch={"workers": 5, "perHost": 3})
+    full = asyncio.Event()
+    held = [f"{seed}{number}" for seed in (A, B) for number in range(3, 40)]  # once both hosts have proved to answer
+    bench.network.gates = dict.fromkeys(held, full)
+
+    async def open_when_full() -> None:
+        while bench.network.most["all"] < 5:
+            bench.network.arrived.clear()
+            await bench.network.arrived.wait()
+        full.set()
+
+    opening = asyncio.create_task(open_when_full())
     assert await bench.run()
+    await opening
     assert bench.network.most["all"] == 5
     assert sorted([bench.network.most["a.example"], bench.network.most["b.example"]])[1] == 3, "and no more"
     assert set(bench.network.asked.values()) == {1}

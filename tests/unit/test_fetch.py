@@ -25,6 +25,7 @@ from durable_crawler.fetch import ROBOTS_BYTES, Fetcher
 from durable_crawler.fetch_failure import Failure
 from durable_crawler.outcomes import Hop, Outcome
 from durable_crawler.redirects import MAX_HOPS
+from durable_crawler.settle import Effect, effect_on_host
 
 LOOPBACK = (ip_network("127.0.0.0/8"),)
 
@@ -337,7 +338,8 @@ async def test_a_refused_connection() -> None:
 async def test_a_connection_that_is_closed_before_the_header(end: str) -> None:
     async with site({"/": then(end)}) as here, fetcher() as client:
         fetched = await client.fetch(here.url())
-        assert (fetched.outcome, fetched.retryable, fetched.host_incident) == (Outcome.CONNECT_ERROR, True, True)
+        assert (fetched.outcome, fetched.retryable, fetched.host_incident) == (Outcome.TRUNCATED, True, True)
+        assert effect_on_host(fetched, 0) is Effect.FALTERED, "it was connected to"
         assert len(here.heads) == 1  # aiohttp would have sent it again by itself
 
 
@@ -352,7 +354,7 @@ async def test_a_kept_connection_that_was_closed_costs_no_attempt() -> None:
         here.answers["/b"] = closes_the_kept_one
         fetched = await client.fetch(here.url("/b"))
         assert (fetched.outcome, fetched.body) == (Outcome.OK, b"second")
-        assert [exchange.error for exchange in fetched.exchanges] == ["connect_error", ""]
+        assert [exchange.error for exchange in fetched.exchanges] == ["truncated", ""]
         assert here.connections == 2
 
 
@@ -474,6 +476,27 @@ async def test_credentials_in_a_location_are_neither_sent_nor_kept() -> None:
 async def test_a_location_in_latin_1() -> None:
     async with site({"/": to("/x").replace(b": /x", b": /\xf8"), "/%C3%B8": page(b"x")}) as here, fetcher() as client:
         assert (await client.fetch(here.url())).body == b"x"
+
+
+async def test_a_turn_is_taken_before_each_request_and_charged_to_no_deadline() -> None:
+    turns: list[int] = []
+
+    async with (
+        site({"/": to("/b"), "/b": page(b"x"), "/robots.txt": page()}) as here,
+        fetcher(total_timeout="300ms") as client,
+    ):
+
+        async def take_turn() -> None:
+            turns.append(len(here.targets))
+            await asyncio.sleep(0.25)
+
+        async def may_follow(url: str) -> Outcome | None:
+            await client.fetch_robots(here.url("/robots.txt"))
+            return None
+
+        assert (await client.fetch(here.url(), may_follow, take_turn)).outcome is Outcome.OK
+        assert turns == [0, 2], "with the connection there, and nothing sent"
+        assert here.connections == 1
 
 
 async def test_a_redirect_with_an_endless_body() -> None:
@@ -653,7 +676,7 @@ async def test_closing_while_a_request_is_in_flight_is_an_outcome() -> None:
         task = asyncio.create_task(client.fetch(here.url()))
         await asked.wait()
         await client.aclose()
-        assert (await task).outcome is Outcome.CONNECT_ERROR
+        assert (await task).outcome is Outcome.TRUNCATED
         await client.aclose()
 
 

@@ -85,7 +85,7 @@ class Way:
 
 
 OK, TRUNCATED, TOO_LARGE = Outcome.OK, Outcome.TRUNCATED, Outcome.TOO_LARGE
-PROTOCOL, CONNECT, NOT_HTML = Outcome.PROTOCOL_ERROR, Outcome.CONNECT_ERROR, Outcome.NOT_HTML
+PROTOCOL, NOT_HTML = Outcome.PROTOCOL_ERROR, Outcome.NOT_HTML
 HEADER, TOTAL = Outcome.HEADER_TIMEOUT, Outcome.TOTAL_TIMEOUT
 INVALID, ELSEWHERE, STATUS = Outcome.REDIRECT_INVALID, Outcome.REDIRECT_OUT_OF_SCOPE, Outcome.HTTP_ERROR
 IN_THE_HEAD = {"header_timeout": SHORT}
@@ -94,11 +94,11 @@ ROOMY = {"max_body_bytes": 64 * 1024 * 1024}
 
 WAYS: dict[str, Way] = {
     # Before and within the head
-    "closes at once": Way(then("close"), CONNECT, again=True),
-    "resets at once": Way(then("reset"), CONNECT, again=True),
-    "closes within the status line": Way(then(b"HTTP/1.1 20", "close"), CONNECT, again=True),
-    "closes within the head": Way(then(b"HTTP/1.1 200 OK\r\nContent-Ty", "close"), CONNECT, again=True),
-    "resets within the head": Way(then(b"HTTP/1.1 200 OK\r\nContent-Ty", "reset"), CONNECT, again=True),
+    "closes at once": Way(then("close"), TRUNCATED, again=True),
+    "resets at once": Way(then("reset"), TRUNCATED, again=True),
+    "closes within the status line": Way(then(b"HTTP/1.1 20", "close"), TRUNCATED, again=True),
+    "closes within the head": Way(then(b"HTTP/1.1 200 OK\r\nContent-Ty", "close"), TRUNCATED, again=True),
+    "resets within the head": Way(then(b"HTTP/1.1 200 OK\r\nContent-Ty", "reset"), TRUNCATED, again=True),
     "says nothing": Way(hang, HEADER, again=True, fields=IN_THE_HEAD),
     "stops within the head": Way(then(b"HTTP/1.1 200 OK\r\nX: y", "hang"), HEADER, again=True, fields=IN_THE_HEAD),
     "drips its head": Way(dripping(b"HTTP/1.1 200 OK\r\nX: "), HEADER, again=True, fields=IN_THE_HEAD),
@@ -328,8 +328,8 @@ async def test_a_tls_server_that_behaves(authority: Authority) -> None:
 @pytest.mark.parametrize(
     ("steps", "outcome"),
     [
-        (("close",), Outcome.CONNECT_ERROR),
-        (("reset",), Outcome.CONNECT_ERROR),
+        (("close",), Outcome.TRUNCATED),
+        (("reset",), Outcome.TRUNCATED),
         ((b"\x16\x03\x03", "hang"), Outcome.TLS_TIMEOUT),
         (("hang",), Outcome.TLS_TIMEOUT),
         ((b"HTTP/1.1 400 Bad Request\r\n\r\n", "hang"), Outcome.TLS_ERROR),

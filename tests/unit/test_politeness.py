@@ -8,6 +8,7 @@ import pytest
 
 from durable_crawler.politeness import (
     FAILURES_TO_OPEN,
+    FALTERS_TO_OBJECT,
     FIRST_GAP,
     FORGIVEN_AFTER,
     FORGIVEN_ANSWERS,
@@ -20,6 +21,7 @@ from durable_crawler.politeness import (
     TRIED_FOR,
     Pace,
     answered,
+    faltered,
     gap,
     overloaded,
     resumed,
@@ -109,6 +111,17 @@ def test_a_gap_of_an_earlier_process_is_kept_until_it_is_forgiven() -> None:
     assert after_answers(pace, 99).gap == 0.3
     assert after_answers(pace, 999, LONG_AFTER) == Pace()
     assert resumed(Pace(), 1000.0) == Pace()
+
+
+def test_only_pages_that_hang_in_a_row_are_an_incident() -> None:
+    pace = Pace(failures=2)
+    for _ in range(FALTERS_TO_OBJECT - 1):
+        pace = faltered(pace, 1000.0)
+    assert (pace.gap, pace.incident, pace.failures) == (0, None, 0)
+    assert answered(pace, 1000.0) == Pace()
+    pace = faltered(pace, 1000.0)
+    assert pace.incident == 1000.0
+    assert faltered(pace, 1000.0).gap == FIRST_GAP
 
 
 def test_a_host_without_a_gap_is_left_as_it_is() -> None:

@@ -84,6 +84,7 @@ def test_retry_after_lengthens_the_wait_up_to_its_cap(retry_after: float | None,
         (Outcome.HEADER_TIMEOUT, None, None, True, True),
         (Outcome.TOTAL_TIMEOUT, 200, None, True, True),
         (Outcome.TRUNCATED, 200, None, True, False),
+        (Outcome.TRUNCATED, None, None, True, True),
         (Outcome.TLS_ERROR, None, None, False, False),
         (Outcome.PROTOCOL_ERROR, None, None, False, False),
         (Outcome.REDIRECT_INVALID, 302, None, False, False),
@@ -164,11 +165,22 @@ def test_no_header_breaks_the_parser(value: str, now: datetime) -> None:
         (attempt(Outcome.OK, 200), Effect.ANSWERED),
         (attempt(Outcome.HTTP_ERROR, 500), Effect.ANSWERED),
         (attempt(Outcome.HTTP_ERROR, 503), Effect.OVERLOADED),
-        (attempt(Outcome.HEADER_TIMEOUT), Effect.OVERLOADED),
+        (attempt(Outcome.HEADER_TIMEOUT), Effect.FALTERED),
+        (attempt(Outcome.TOTAL_TIMEOUT, 200), Effect.FALTERED),
+        (attempt(Outcome.TRUNCATED), Effect.FALTERED),
+        (attempt(Outcome.TRUNCATED, 200), Effect.ANSWERED),
+        (attempt(Outcome.CONNECT_TIMEOUT), Effect.UNCONNECTED),
         (attempt(Outcome.CONNECT_ERROR), Effect.UNCONNECTED),
         (attempt(Outcome.PROXY_REFUSED), None),
         (attempt(Outcome.PROXY_UNREACHABLE), None),
     ],
 )
 def test_what_an_attempt_says_of_its_host(fetched: Fetched, effect: Effect | None) -> None:
-    assert effect_on_host(fetched) is effect
+    assert effect_on_host(fetched, 0) is effect
+    assert effect_on_host(fetched, 1) is (Effect.STUCK if effect is Effect.FALTERED else effect)
+
+
+@pytest.mark.parametrize("outcome", [Outcome.HEADER_TIMEOUT, Outcome.TRUNCATED])
+def test_a_page_that_hangs_again_and_again_closes_its_host_for_the_first_backoff_only(outcome: Outcome) -> None:
+    assert settle(attempt(outcome), 2, 3, low) == RetryLater(2.0, 0.5)
+    assert settle(attempt(outcome), 3, 3, low) == Done(outcome, 0.5)
