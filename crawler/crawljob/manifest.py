@@ -33,6 +33,8 @@ class CrawlJobFile:
 
 def load(path: Path) -> CrawlJobFile:
     """Read a ``crawljob.yaml``. Raises ``InvalidInputError`` with all problems, also for files that cannot be read."""
+    if path == Path():  # of an empty word, or the folder itself
+        raise InvalidInputError([Problem("-f", "must name a file, such as crawljob.yaml")])
     try:
         with path.open("rb") as file:
             raw = file.read(FILE_MAX_BYTES + 1)

@@ -24,6 +24,13 @@ _WORDING = {
     "dict_type": "must be a mapping",
 }
 
+_EXAMPLES = {
+    "seeds": "must be an absolute http or https URL such as https://docs.example.org/",
+    "allowCIDRs": "must be a range such as 10.0.0.0/8 or fd00::/8; one address is a range too, such as 127.0.0.1/32",
+    "address": "must be an IP address such as 127.0.0.1 or ::1 (a name is none)",
+}
+"""What to write, for fields whose syntax says nothing to people."""
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
@@ -68,6 +75,8 @@ def _path(root: str, location: tuple[int | str, ...]) -> str:
 
 def _message(item: Any) -> str:
     wording = _WORDING.get(item["type"])
+    if item["type"] in ("string_too_short", "string_pattern_mismatch"):
+        wording = next((words for field, words in _EXAMPLES.items() if field in item["loc"]), None)
     if wording is None:
         wording = item["msg"].removeprefix("Value error, ")
         wording = wording[:1].lower() + wording[1:]

@@ -64,7 +64,7 @@ def _refused(address: Address, allowed: Sequence[Network]) -> str | None:
     if any(network.prefixlen == network.max_prefixlen for network in ranges):
         return None
     if address in METADATA or (address in _LOCAL_NAT64 and _leads_to_metadata(address)):
-        return "a cloud's metadata service"
+        return "a cloud's metadata service (only its own address opens it, as a /32 or /128)"
     return None if ranges else _kind(address)
 
 

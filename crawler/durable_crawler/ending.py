@@ -49,7 +49,10 @@ def _cause(url: str, outcome: str, status: int | None, final_url: str | None, ho
         target = json.loads(hops)[-1][2]
         return f"{url} leads to {target}, which scope.include or scope.exclude leaves out"
     if outcome == Outcome.ADDRESS_REFUSED:
-        return f"{final_url or url} is at no public address (open its range with network.allowCIDRs, or --allow-cidr)"
+        return (
+            f"{final_url or url} is at no public address (open its range with network.allowCIDRs, or --allow-cidr; "
+            "what failed is tried again when restartRequestedAt is set)"
+        )
     if outcome == Outcome.HTTP_ERROR:
         return f"{final_url or url} answered {status}"
     return url + _CAUSES.get(outcome, f": {outcome.replace('_', ' ')}")

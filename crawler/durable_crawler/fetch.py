@@ -269,6 +269,8 @@ class Fetcher:
             attempt.content_type = one_line(", ".join(headers.getall("Content-Type", ())), _CONTENT_TYPE_MAX)
             tags = headers.getall("X-Robots-Tag", ())[:_ROBOTS_TAGS]
             attempt.robots_tags = tuple(one_line(tag, _ROBOTS_TAG_MAX) for tag in tags)
+            if status == 206:
+                return _End(Outcome.HTTP_ERROR, "a part was sent although the whole was asked for")
             if 200 <= status < 300:
                 if wanted.html and not is_html(attempt.content_type):
                     return _End(Outcome.NOT_HTML)

@@ -7,6 +7,7 @@ numbers that are there already, and a client cannot make it hold more than a few
 from __future__ import annotations
 
 import asyncio
+import errno
 import ipaddress
 import logging
 import os
@@ -90,7 +91,13 @@ class Listener:
         except OSError as error:
             # create_server words its own message around the cause.
             cause = os.strerror(error.errno) if error.errno is not None and error.errno > 0 else str(error)
-            raise ListenerError(f"listen.address {self._address}: cannot listen on {where} ({cause})") from error
+            hint = (
+                "; choose another port with --metrics ADDRESS:PORT or listen.port"
+                if error.errno == errno.EADDRINUSE
+                else ""
+            )
+            message = f"listen.address {self._address}: cannot listen on {where} ({cause}){hint}"
+            raise ListenerError(message) from error
 
     def _connection(self) -> asyncio.Protocol:
         server = self._runner.server

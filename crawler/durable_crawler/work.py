@@ -33,8 +33,9 @@ BIG_BODY_BYTES = 256 * 1024
 MANY_COMPARISONS = 20_000
 """Links of a page times patterns of the spec; more take longer than some 10 ms, and are made in a thread as well."""
 
-PARSERS = 2
-"""Large pages that are read at once; more would only take turns on the interpreter's lock."""
+PARSERS = 1
+"""Large pages that are read at once: more would only take turns on the interpreter's lock, and their trees, each forty
+times as large as its page, would add up."""
 
 MayFollow = Callable[[str], Awaitable[Outcome | None]]
 """Asked before each hop of a redirect: ``None``, or the outcome that forbids it."""

@@ -56,7 +56,10 @@ def test_the_reason_names_what_was_reached_and_why() -> None:
     assert reason("10.1.2.3") == "10.1.2.3 is private (10.0.0.0/8)"
     assert reason("64:ff9b::7f00:1") == "64:ff9b::7f00:1 stands for 127.0.0.1, which is loopback (127.0.0.0/8)"
     assert reason("5f00::1") == "5f00::1 is not assigned"
-    assert reason("fd00:ec2::254") == "fd00:ec2::254 is a cloud's metadata service"
+    assert (
+        reason("fd00:ec2::254")
+        == "fd00:ec2::254 is a cloud's metadata service (only its own address opens it, as a /32 or /128)"
+    )
 
 
 @pytest.mark.parametrize(

@@ -254,3 +254,19 @@ async def test_titles_are_kept_and_bytes_counted(tmp_path: Path) -> None:
     async with Website({"/": page(title="Hello")}) as site:
         _, run = await crawl("--seed", site.url, cwd=tmp_path)
     assert run.summary["progress"]["bytes"] > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--seed", "foo"], "--seed: must be an absolute http or https URL such as https://docs.example.org/"),
+        (["--seed", "http://a.example/", "--allow-cidr", "127.0.0.1"], "such as 127.0.0.1/32"),
+        (["--seed", "http://a.example/", "--metrics", "localhost:9095"], "such as 127.0.0.1:9095"),
+        (["-f", ""], "error: -f: must name a file, such as crawljob.yaml"),
+    ],
+)
+def test_a_mistake_is_answered_with_what_to_write(arguments: list[str], sentence: str) -> None:
+    result = invoke("run", *arguments)
+    assert result.exit_code == ExitCode.INVALID
+    assert sentence in result.stderr
+    assert "pattern" not in result.stderr

@@ -5,6 +5,7 @@ What any frontier promises is in ``tests/support/frontier_suite.py``.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -19,6 +20,7 @@ from tests.support.clock import ManualClock
 from crawljob.exitcodes import ExitCode
 from durable_crawler.frontier import (
     FrontierBrokenError,
+    FrontierFullError,
     FrontierOwnedError,
     FrontierUnusableError,
     Lease,
@@ -380,3 +382,16 @@ async def test_a_long_reader_loses_nothing_and_when_it_is_gone_the_log_shrinks(
     await write(range(40, 60))
     assert frontier.snapshot.done == 60
     assert wal.stat().st_size < grown / 2
+
+
+def test_a_disk_error_on_a_full_volume_is_a_full_volume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode = sqlite3.SQLITE_IOERR_WRITE
+    assert isinstance(opening.explain(tmp_path / "f.db", error), FrontierBrokenError)
+    volume = os.statvfs(tmp_path)
+    full = os.statvfs_result((*volume[:3], 0, 0, *volume[5:]))
+    monkeypatch.setattr(os, "statvfs", lambda _: full)
+    assert isinstance(opening.explain(tmp_path / "f.db", error), FrontierFullError)
+    monkeypatch.undo()
+    too_large = OSError(errno.EFBIG, "File too large")
+    assert isinstance(opening.explain(tmp_path / "f.db", too_large), FrontierFullError)

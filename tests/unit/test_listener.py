@@ -101,6 +101,7 @@ async def test_a_port_in_use_is_said_in_one_sentence() -> None:
         port = int(base.rpartition(":")[2])
         second = Listener("127.0.0.1", port, Stats(Progress), lambda: True)
         message = f"listen.address 127.0.0.1: cannot listen on 127.0.0.1:{port} (Address already in use)"
+        message += "; choose another port with --metrics ADDRESS:PORT or listen.port"
         with pytest.raises(ListenerError, match=f"^{re.escape(message)}$"):
             await second.start()
         await second.aclose()

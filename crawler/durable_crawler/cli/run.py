@@ -133,7 +133,8 @@ def _listen(metrics: str) -> dict[str, Any]:
 def _in_flags(problem: Problem, given: dict[str, Any], metrics: str | None) -> Problem:
     """Name the flag rather than the field, where it was a flag that said so."""
     if metrics is not None and problem.path.startswith("spec.listen."):
-        return Problem("--metrics", problem.message)
+        hint = "; write PORT or ADDRESS:PORT, such as 127.0.0.1:9095" if problem.path.endswith("address") else ""
+        return Problem("--metrics", problem.message + hint)
     for name in given:
         path = "spec." + ".".join(_FLAGS[name])
         if problem.path == path or problem.path.startswith(f"{path}["):

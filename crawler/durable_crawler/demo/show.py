@@ -76,7 +76,8 @@ async def _show(console: Console, site: Site, folder: Path) -> bool:
     console.print(f"[bold]durable-crawler run -f {job.name} --db {database.name}[/bold]")
     half = len(expected) // 2
     with _bar(console, "crawling", len(expected)) as bar:
-        await _crawl(folder, job, database, lambda: _done(reader, bar) >= half)
+        # With pages in flight, or that only they are repeated would prove nothing.
+        await _crawl(folder, job, database, lambda: _done(reader, bar) >= half and reader.snapshot().leased > 0)
     kill = _AtTheKill(reader.snapshot(), reader.finished_urls(), Counter(site.requests))
     console.print(
         f"[red]SIGKILL[/red] with {kill.counts.done} pages done, {kill.counts.leased} being worked on, "

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import glob
 import hashlib
 import json
 import os
+import resource
 import sqlite3
 import stat
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,7 +45,8 @@ LONGEST_WAIT_MS = round(OPEN_MAX * 1000)
 WAL_KEPT_BYTES = 4 * 1024 * 1024
 """What is kept of the WAL's file when it begins anew. Less than makes a checkpoint due: its size says what is in it."""
 
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_ROOM_BYTES = 64 * 1024  # with less on its volume SQLite may fail as if the disk were broken: its index has 32 KiB
 _HEADER_BYTES = 100
 _MAGIC = b"SQLite format 3\0"
 
@@ -171,9 +174,22 @@ def explain(path: Path, error: sqlite3.Error | OSError) -> FrontierError:
     lacking = code == sqlite3.SQLITE_ERROR and text.startswith("no such")  # a table or column that the schema has
     if lacking or code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return damaged(path, text)
-    if code == sqlite3.SQLITE_FULL or (isinstance(error, OSError) and error.errno in _NO_SPACE):
+    full = code == sqlite3.SQLITE_FULL or (isinstance(error, OSError) and error.errno in _NO_SPACE)
+    if full or (code == sqlite3.SQLITE_IOERR and _no_room(path)):
         return FrontierFullError(f"{path}: the volume is full; enlarge it and run again, nothing committed is lost")
     return FrontierBrokenError(f"{path}: the database failed ({text})")
+
+
+def _no_room(path: Path) -> bool:
+    """Whether the file cannot grow: its volume is full, or it is as large as a file of this process may be."""
+    try:
+        volume = os.statvfs(path.parent)
+        largest, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+        sizes = [file.stat().st_size for file in path.parent.glob(f"{glob.escape(path.name)}*")]
+    except OSError:
+        return False
+    limited = largest != resource.RLIM_INFINITY and max(sizes, default=0) + _ROOM_BYTES > largest
+    return limited or volume.f_bavail * volume.f_frsize < _ROOM_BYTES
 
 
 def refuse_foreign(path: Path) -> None:
