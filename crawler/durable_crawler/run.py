@@ -31,6 +31,7 @@ from durable_crawler.fetch import Fetcher
 from durable_crawler.frontier import FrontierError, SqliteFrontier
 from durable_crawler.frontier.opening import LONGEST_WAIT_MS, Admission
 from durable_crawler.listener import Listener, ListenerError
+from durable_crawler.memory import one_heap
 from durable_crawler.outcomes import PageRecord
 from durable_crawler.progress import show_progress
 from durable_crawler.robots import product_token
@@ -49,6 +50,7 @@ def execute(
     job: CrawlJobFile, db: Path, access: Access, *, log_format: str = "auto", log_level: str = "info"
 ) -> RunSummary:
     """Crawl in an event loop of its own and return the summary, which has been logged and written by then."""
+    one_heap()
     os.umask(0o077)  # the frontier holds what a private site says
     terminal = log_format == "auto" and sys.stderr.isatty()
     logs.configure("warning" if terminal else log_level, "text" if terminal or log_format == "text" else "json")
