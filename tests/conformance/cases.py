@@ -30,6 +30,14 @@ def rows(name: str, where: Callable[[Row], bool] = lambda _: True) -> pytest.Mar
     return pytest.mark.parametrize("row", [pytest.param(row, id=row["id"]) for row in chosen])
 
 
+def published(name: str, where: Callable[[Row], bool] = lambda _: True) -> pytest.MarkDecorator:
+    """One test for each row of a suite as it is published: an array, with comments between rows that have no ids."""
+    file = CASES / name
+    found = json.loads(file.read_text("utf-8")) if file.is_file() else []
+    chosen = [{**row, "id": f"{file.stem}-{number:04}"} for number, row in enumerate(found) if isinstance(row, dict)]
+    return pytest.mark.parametrize("row", [pytest.param(row, id=row["id"]) for row in chosen if where(row)])
+
+
 NOT_OF_A_HEADER = {"redir-044", "redir-048"}
 """Rows of redirects about what is done with a target that is known already, and about a body."""
 AS_EXPECTED = "as expected"

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.conformance.cases import CASES, NOT_OF_A_HEADER, read, rows
+from tests.conformance.cases import CASES, NOT_OF_A_HEADER, published, read, rows
 
 from durable_crawler import redirects
 from durable_crawler.outcomes import Fetched, Outcome
@@ -58,6 +58,25 @@ def test_equivalence(row: dict[str, Any], judge: Judge) -> None:
 @rows("url/resolve_peer.jsonl")
 def test_resolution(row: dict[str, Any], judge: Judge) -> None:
     judge(row, identity(row["input"], row["base"]), row["expected"])
+
+
+@rows("url/normalizer_peer.jsonl")
+def test_no_url_is_normalised_beyond_the_standard(row: dict[str, Any], judge: Judge) -> None:
+    judge(row, identity(row["input"]), row["whatwg_canonical"] or REFUSED)
+
+
+@published("url/urltestdata.json")
+def test_the_standards_own_urls(row: dict[str, Any], judge: Judge) -> None:
+    """Everything that is not http or https, or has credentials, is refused (L1)."""
+    crawlable = not row.get("failure") and row["protocol"] in ("http:", "https:")
+    crawlable = crawlable and not (row["username"] or row["password"])
+    judge(row, identity(row["input"], row.get("base")), row["href"].partition("#")[0] if crawlable else REFUSED)
+
+
+@published("url/IdnaTestV2.json", lambda row: row["input"] != "")
+def test_the_standards_own_hosts(row: dict[str, Any], judge: Judge) -> None:
+    expected = REFUSED if row["output"] is None else f"https://{row['output']}/"
+    judge(row, identity(f"https://{row['input']}/"), expected)
 
 
 @rows("html/links.jsonl")
