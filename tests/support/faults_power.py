@@ -14,7 +14,7 @@ import os
 import random
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -145,6 +145,10 @@ class Connection:
         """Run several statements."""
         for _ in self._connection.execute(script):
             pass
+
+    def create_function(self, name: str, arguments: int, function: Callable[..., Any], *, deterministic: bool) -> None:
+        """Let statements call a function of ours."""
+        self._connection.create_scalar_function(name, function, arguments, deterministic=deterministic)
 
     def close(self) -> None:
         """As an orderly end."""
