@@ -1,4 +1,4 @@
-"""Rows about what went wrong in other crawlers, of robots.txt and of retries.
+"""Rows about what went wrong in other crawlers, of robots.txt and of retries, and of a frontier's opening.
 
 What a server does is done over real sockets; what takes minutes is done on virtual time.
 """
@@ -6,10 +6,16 @@ What a server does is done over real sockets; what takes minutes is done on virt
 from __future__ import annotations
 
 import asyncio
+import gc
+import random
+import tempfile
+import threading
+import warnings
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.conformance.cases import AS_EXPECTED, Row, Scripts, rows
@@ -24,6 +30,8 @@ from tests.support.misbehaving import Answer, Site, endless, page, site, then, t
 from tests.support.website import page as web_page
 from tests.support.website import redirect, robots
 
+from durable_crawler.clock import SystemClock
+from durable_crawler.frontier import SqliteFrontier
 from durable_crawler.frontier.opening import Admission
 from durable_crawler.outcomes import Fetched, Outcome
 from durable_crawler.politeness import Pace, gap
@@ -35,13 +43,15 @@ if TYPE_CHECKING:
     from tests.conformance.conftest import Judge
 
 AREAS = {"robots", "retry"}
+ALSO = {"bug-088", "bug-096"}
+"""Of other areas, whose other rows tests of other tiers show."""
 TOKEN = "durable-crawler"
 FORBIDS_X = b"User-agent: *\nDisallow: /x\n"
 
 script = Scripts()
 
 
-@rows("bugs.jsonl", lambda row: row["area"] in AREAS)
+@rows("bugs.jsonl", lambda row: row["area"] in AREAS or row["id"] in ALSO)
 async def test_bug(row: Row, judge: Judge) -> None:
     judge(row, await script.play(row, row["scenario"]), AS_EXPECTED)
 
@@ -122,11 +132,15 @@ async def a_failure_is_no_answer_to_keep() -> None:
     assert web.times()[0] >= UNREACHABLE_WAITS_MS[0] / 1000
 
 
-@script("bug-003")
+@script("bug-003", "bug-088")
 async def no_robots_txt() -> None:
     pages = {f"/{number}" for number in range(1, 6)}
-    asked, _ = await crawled({"/": web_page(*pages), **{path: web_page() for path in pages}})
+    asked, run = await crawled({"/": web_page(*pages), **{path: web_page() for path in pages}})
     assert asked == dict.fromkeys({"/", *pages}, 1)
+    progress = run.summary["progress"]
+    assert (progress["done"], progress["failed"]) == (6, 0)
+    assert run.summary["reason"] == "CrawlFinished"
+    assert run.errors == ""
 
 
 @script("bug-005")
@@ -257,3 +271,42 @@ async def a_wait_until_long_ago() -> str | None:
     decided = settle(fetched, 0, 2, lambda: 0.0)
     assert isinstance(decided, RetryLater)
     return None if decided.delay == 0 else f"waits {decided.delay:g} s"
+
+
+# The frontier
+
+
+@script("bug-096")
+async def openings_that_are_cancelled() -> None:
+    chance = random.Random(96)
+    admission = Admission(((A, "a.example"),), 1)
+    ends = {"opened": 0, "cancelled": 0}
+
+    async def open_and_cancel(folder: Path) -> None:
+        for number in range(100):
+            opening = SqliteFrontier.open(folder / f"{number}.db", admission, max_pages=9, clock=SystemClock())
+            task = asyncio.create_task(opening)
+            await asyncio.sleep(chance.uniform(0, 0.02))
+            task.cancel()
+            try:
+                await (await task).close()
+                ends["opened"] += 1
+            except asyncio.CancelledError:
+                ends["cancelled"] += 1
+
+    def left_open() -> list[str]:
+        files = (str(file.resolve()) for file in Path("/proc/self/fd").iterdir())
+        return [file for file in files if file.startswith(folder)]
+
+    with tempfile.TemporaryDirectory() as folder:
+        threads = set(threading.enumerate())
+        with warnings.catch_warnings():
+            # A connection that came about when nobody waited for it any more is the collector's to close.
+            warnings.simplefilter("ignore", ResourceWarning)
+            await asyncio.to_thread(asyncio.run, open_and_cancel(Path(folder)))
+            gc.collect()
+        # What is left besides belongs to the loop's own pool.
+        left = [thread for thread in threading.enumerate() if not thread.name.startswith("asyncio_")]
+        assert set(left) <= threads
+        assert left_open() == []
+    assert ends["cancelled"] > 10, ends
