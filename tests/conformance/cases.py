@@ -52,6 +52,11 @@ class Scripts:
     def __init__(self) -> None:
         self._scripts: dict[str, Script] = {}
 
+    @property
+    def ids(self) -> frozenset[str]:
+        """The rows that have a script."""
+        return frozenset(self._scripts)
+
     def __call__(self, *ids: str) -> Callable[[Script], Script]:
         """Registers a script for rows."""
 
