@@ -6,6 +6,8 @@ import hashlib
 import json
 import socket
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -270,3 +272,17 @@ def test_a_mistake_is_answered_with_what_to_write(arguments: list[str], sentence
     assert result.exit_code == ExitCode.INVALID
     assert sentence in result.stderr
     assert "pattern" not in result.stderr
+
+
+def test_a_signal_while_the_program_loads_ends_it() -> None:
+    """Also as the first process of a container, which a signal reaches only if it has a handler for it."""
+    loading = (
+        "import os, signal, sys, types\n"
+        "cli = types.ModuleType('durable_crawler.cli')\n"
+        "cli.main = lambda: os.kill(os.getpid(), signal.SIGTERM) or signal.pause()\n"
+        "sys.modules[cli.__name__] = cli\n"
+        "from durable_crawler.__main__ import main\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", loading], capture_output=True, timeout=30, check=False)
+    assert (done.returncode, done.stderr) == (ExitCode.SIGTERM, b"")
