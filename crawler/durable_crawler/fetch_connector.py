@@ -170,7 +170,7 @@ class Connector(aiohttp.TCPConnector):
         connection = await super().connect(req, traces, timeout)
         try:
             await BEFORE_SENDING.get()()
-        except BaseException:
+        except BaseException:  # cancellation too: nobody else would give the connection back
             connection.close()
             raise
         return connection

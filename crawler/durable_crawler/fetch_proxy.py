@@ -56,7 +56,7 @@ async def tunnel(sock: socket, proxy: URL, host: str, port: int, within: float) 
     except TimeoutError:
         sock.close()
         raise Failure(Outcome.CONNECT_TIMEOUT, f"{name} opened no tunnel within {within:g} s") from None
-    except BaseException:
+    except BaseException:  # cancellation too: the socket is still ours
         sock.close()
         raise
 

@@ -123,7 +123,7 @@ class FrontierReader:
         connection = sqlite3.connect(f"file:{quote(str(self._path))}?{how}", uri=True, timeout=2, isolation_level=None)
         try:
             connection.execute("PRAGMA schema_version").fetchone()  # the first that reads the file
-        except BaseException:
+        except BaseException:  # whatever it was, an open connection would outlive it
             connection.close()
             raise
         return connection
