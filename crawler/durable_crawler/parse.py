@@ -1,4 +1,6 @@
-"""A page's bytes to its links and title. Called by the engine with what ``fetch`` brought; pure, and never raises.
+"""A page's bytes to its links and title. Called by the engine with what ``fetch`` brought; pure.
+
+No page makes it raise; what one may cost in memory is ``parse_guard``'s estimate, not a proof.
 
 The tree is Lexbor's, that is, the WHATWG parser's. A link is the ``href`` of an HTML ``a`` or ``area`` element (or of
 what else ``scope.follow`` names), resolved against the first HTML ``base`` that has one; what stands in SVG, MathML,
