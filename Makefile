@@ -48,6 +48,10 @@ bench-frontier: $(DEV_READY) ## Measure what the frontier costs from 10 thousand
 bench-operator: $(DEV_READY) ## Measure what the operator costs with 1,000 CrawlJobs at a real API server (10 minutes)
 	@$(BIN)/python -m benchmarks.operator $(if $(JOBS),--jobs $(JOBS))
 
+.PHONY: bench-telemetry
+bench-telemetry: $(DEV_READY) ## Measure what telemetry costs a crawl while the Collector is there, away, frozen or refusing (5 minutes)
+	@$(BIN)/python -m benchmarks.telemetry
+
 .PHONY: generate
 generate: $(DEV_READY) ## Write every generated file: the chart's CRD and rules, manifests/, docs/reference/
 	@$(BIN)/python -m tools.generate

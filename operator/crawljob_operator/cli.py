@@ -19,8 +19,8 @@ from crawljob.problems import InvalidInputError
 from crawljob.spec import Telemetry as TelemetrySpec
 from crawljob_operator import logs, names, netsettings
 from crawljob_operator.handlers import Watches
-from crawljob_operator.health import HealthServer
-from crawljob_operator.kube import NETWORK_ERRORS, ApiError, Kube
+from crawljob_operator.health import CannotListenError, HealthServer
+from crawljob_operator.kube import NETWORK_ERRORS, ApiError, Kube, NoClusterError
 from crawljob_operator.netsettings import NetworkSettings
 from crawljob_operator.progress import ProgressReader
 from crawljob_operator.reconcile import Reconciler
@@ -101,7 +101,12 @@ async def _to_the_end(options: Options) -> int:
     A watch of kopf's that waits between two attempts swallows its cancellation and goes on for ever: who waited for it
     would have a process that lives and hears nothing.
     """
-    code = await operate(options)
+    try:
+        code = await operate(options)
+    except NoClusterError as error:
+        raise click.UsageError(str(error)) from None
+    except CannotListenError as error:
+        raise click.ClickException(f"{names.FLAG_LISTEN}: {error}") from None
     left = asyncio.all_tasks() - {asyncio.current_task()}
     for task in left:
         task.cancel()

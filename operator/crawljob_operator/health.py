@@ -8,12 +8,17 @@ to end, is not well.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Self
 
 from aiohttp import web
 
 from crawljob_telemetry import prometheus
+
+
+class CannotListenError(Exception):
+    """The address is taken, or is none of this machine."""
 
 
 class HealthServer:
@@ -32,8 +37,14 @@ class HealthServer:
         self._runner = web.AppRunner(app, access_log=None)
 
     async def __aenter__(self) -> Self:
+        """Listen; raises ``CannotListenError``."""
         await self._runner.setup()
-        await web.TCPSite(self._runner, self._host, self._port).start()
+        try:
+            await web.TCPSite(self._runner, self._host, self._port).start()
+        except OSError as error:
+            await self._runner.cleanup()
+            why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
+            raise CannotListenError(f"{self._host}:{self._port} cannot be listened on ({why})") from error
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import aiohttp
+import yaml
 from kubernetes.aio import client, config
 
 from crawljob import API_GROUP, API_VERSION, PLURAL
@@ -58,6 +59,10 @@ class ConflictError(ApiError):
     """409: the object exists already, has another UID, or was changed since it was read."""
 
 
+class NoClusterError(Exception):
+    """The kubeconfig cannot be read, or does not say which cluster is meant."""
+
+
 NETWORK_ERRORS = (aiohttp.ClientError, TimeoutError, OSError)
 """What a call raises when no answer came; whether it was carried out is unknown."""
 
@@ -88,12 +93,20 @@ class Kube:
 
     @classmethod
     async def connect(cls, observer: Observer | None = None) -> Self:
-        """Take the kubeconfig that ``KUBECONFIG`` names, else the Pod's own account, else the user's kubeconfig."""
+        """Take the kubeconfig that ``KUBECONFIG`` names, else the Pod's own account, else the user's kubeconfig.
+
+        Raises ``NoClusterError`` where that does not say which cluster is meant.
+        """
         configuration = client.Configuration()
-        if "KUBECONFIG" not in os.environ and _in_cluster():
-            config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
-        else:
-            await config.load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+        try:
+            if "KUBECONFIG" not in os.environ and _in_cluster():
+                config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+            else:
+                await config.load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+        except (config.ConfigException, OSError, yaml.YAMLError) as error:
+            where = os.environ.get("KUBECONFIG", "~/.kube/config")
+            why = " ".join(str(error).split())
+            raise NoClusterError(f"KUBECONFIG: {where} names no cluster to work with ({why})") from error
         return cls(configuration, observer)
 
     async def __aenter__(self) -> Self:

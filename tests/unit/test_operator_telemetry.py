@@ -293,7 +293,7 @@ def test_the_spans_of_a_life_make_the_tree_that_the_crawlers_hang_in() -> None:
         assert (f"{span.context.trace_id:032x}", f"{span.context.span_id:016x}") == (trace, parent)
         assert span.parent is not None
         assert span.parent.span_id == crawl.context.span_id
-        assert (span.start_time, span.end_time) == (int(NOW.timestamp() - 30) * NS, int(NOW.timestamp()) * NS)
+        assert (span.start_time, span.end_time) == (int(NOW.timestamp() - 30) * NS, int(NOW.timestamp()) * NS + NS - 1)
         assert span.attributes is not None
         assert span.attributes["crawljob.attempt"] == number
         assert span.attributes["k8s.pod.uid"] == f"pod-{number}"
@@ -306,7 +306,7 @@ def test_the_spans_of_a_life_make_the_tree_that_the_crawlers_hang_in() -> None:
     assert (crawl.name, crawl.parent) == (CRAWL, None)
     status = states[-1].status
     assert crawl.start_time == int(datetime.fromisoformat(str(status.start_time)).timestamp()) * NS
-    assert crawl.end_time == int(NOW.timestamp()) * NS
+    assert crawl.end_time == int(NOW.timestamp()) * NS + NS - 1
     assert dict(crawl.attributes or {}) == {
         "crawljob.name": "docs",
         "crawljob.uid": UID,
@@ -327,7 +327,7 @@ def test_a_crawl_that_failed_is_an_error_and_so_is_its_last_attempt() -> None:
     assert dict(crawl.attributes or {})["error.type"] == "InvalidConfiguration"
 
 
-def test_a_pod_that_nobody_saw_start_or_end_has_an_instant() -> None:
+def test_a_pod_that_nobody_saw_start_or_end_has_one_second() -> None:
     seen = replace(job(), status=decide(job(), around(job(), pod(job())), NOW).status)
     later = NOW + timedelta(seconds=400)
     telemetry = telemetry_for("http://127.0.0.1:1")
@@ -335,7 +335,7 @@ def test_a_pod_that_nobody_saw_start_or_end_has_an_instant() -> None:
     (span,) = spans_of(queued(telemetry))
     assert dict(span.attributes or {})["crawljob.termination.reason"] == "PodDeleted"
     assert f"{span.context.span_id:016x}" == identity.attempt_span_id(UID, 1)
-    assert span.start_time == span.end_time == int(later.timestamp()) * NS
+    assert (span.start_time, span.end_time) == (int(later.timestamp()) * NS, int(later.timestamp()) * NS + NS - 1)
 
 
 def test_an_operator_that_starts_sends_the_last_hour_again_with_the_same_ids() -> None:

@@ -104,10 +104,12 @@ def _context(owner: Owner, span_id: str) -> SpanContext:
 
 
 def _stretch(started: datetime | None, ended: datetime | None) -> tuple[int, int]:
-    """Nanoseconds; a Pod of which no start is known has an instant."""
+    """Nanoseconds. Kubernetes cuts its times to seconds: the end is the last moment of its second, so that what the
+    crawler did in it lies within. A Pod of which no start is known has that second only.
+    """
     known = ended or started
     assert known is not None, "an end without any time is not queued"
-    return _ns(started or known), _ns(known)
+    return _ns(started or known), _ns(known) + 999_999_999
 
 
 def _ns(time: datetime) -> int:
