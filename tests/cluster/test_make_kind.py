@@ -1,4 +1,4 @@
-"""`make kind`, run beside the harness's cluster as it is where no Docker engine answers, and the pages that build on it."""
+"""`make kind`, run beside the harness's cluster as it runs where no Docker engine answers."""
 
 from __future__ import annotations
 
