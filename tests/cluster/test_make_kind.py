@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+import yaml
+from tests.support import commands
 from tests.support.cluster import testbed
 from tests.support.product import Job
+from tools.generate import ROOT
 from tools.kind import parts
 
 from durable_crawler.demo.site import Site
 from durable_crawler.outcomes import Outcome
+
+PAGES = [page for page in commands.PAGES if any(block.kind == "cluster" for block in commands.blocks(page))]
+assert PAGES, "there are commands for a cluster"
 
 pytestmark = pytest.mark.timeout(420)
 
@@ -79,6 +88,29 @@ def test_again_it_upgrades_and_takes_nothing_away(job: Job) -> None:
     uid, revision = job.live["metadata"]["uid"], deployed()
     make_kind()
     assert (job.live["metadata"]["uid"], deployed()) == (uid, revision + 1)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_of_the_documentation_that_need_a_cluster_work(printed: str, page: Path, tmp_path: Path) -> None:
+    """From top to bottom, in a copy whose site is the demonstration's and whose image is the one under test."""
+    spec = yaml.safe_load((parts.HERE / "crawljob.yaml").read_text())["spec"]
+    (site,) = spec["seeds"]
+    shutil.copytree(ROOT / "charts", tmp_path / "charts")
+    samples = tmp_path / "manifests" / "samples"
+    samples.mkdir(parents=True)
+    for sample in (ROOT / "manifests" / "samples").glob("*.yaml"):
+        document = yaml.safe_load(sample.read_text().replace("https://docs.example.org/", site))
+        document["spec"].setdefault("network", {})["allowCIDRs"] = spec["network"]["allowCIDRs"]
+        (samples / sample.name).write_text(yaml.safe_dump(document))
+    repository, _, tag = os.environ["CRAWLER_IMAGE"].rpartition(":")
+    image = f"image.repository={repository},image.tag={tag}"
+    texts = [block.text for block in commands.blocks(page) if block.kind == "cluster"]
+    texts = [text.replace("image.repository=registry.example.org/durable-crawler", image) for text in texts]
+    assert not [text for text in texts if "example.org" in text], "nothing leaves the machine"
+    try:
+        commands.run(texts, tmp_path, os.environ, 300)
+    finally:
+        testbed.delete("-f", str(samples), "-n", "default")
 
 
 def deployed() -> int:
