@@ -23,11 +23,12 @@ def main(arguments: list[str]) -> int:
     """Do what is asked; 1 with one sentence where it cannot be done."""
     parser = argparse.ArgumentParser(prog="python -m tools.kind", description=__doc__)
     parser.add_argument("action", choices=("up", "down", "inside"))
-    action = {"up": up, "down": down, "inside": inside}[parser.parse_args(arguments).action]
+    action = parser.parse_args(arguments).action
     try:
-        return action()
+        return {"up": up, "down": down, "inside": inside}[action]()
     except Failed as error:
-        cache.say(f"{error} (`make kind` again goes on from here, `make kind-down` removes everything)")
+        hint = " (`make kind` again goes on from here, `make kind-down` removes everything)" if action == "up" else ""
+        cache.say(f"{error}{hint}")
     except Unavailable as error:
         cache.say(str(error))
     except KeyboardInterrupt:
