@@ -53,6 +53,14 @@ def test_every_command_exists(block: Block, helps: dict[str, Path]) -> None:
     assert [problem for words in found for problem in commands.problems(words, helps)] == []
 
 
+def test_commands_in_the_samples_comments_exist(helps: dict[str, Path]) -> None:
+    samples = sorted((ROOT / "manifests" / "samples").glob("*.yaml"))
+    lines = [line for sample in samples for line in re.findall(r"^#   (.+)$", sample.read_text(), re.MULTILINE)]
+    assert lines
+    found = Block(samples[0], 1, "", "\n".join(lines)).commands()
+    assert [problem for words in found for problem in commands.problems(words, helps)] == []
+
+
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
