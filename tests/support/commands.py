@@ -120,7 +120,7 @@ def _ours(words: Sequence[str]) -> list[str]:
 def _asked(name: str, program: Path, words: Sequence[str]) -> list[str]:
     """Unknown subcommands and flags of kubectl and helm, by their own help."""
     everywhere = _help(program, "options") if name == "kubectl" else ""
-    subcommand = list(takewhile(lambda word: not word.startswith("-"), words))[:2]
+    subcommand = list(takewhile(lambda word: not word.startswith("-"), words))[:3]
     while subcommand:
         shown = _help(program, *subcommand, "--help")
         if re.search(rf"^ *{name} {' '.join(subcommand)}\b", shown, re.MULTILINE):
