@@ -73,6 +73,14 @@ image: $(DEV_READY) ## Build the container image with Docker (IMAGE=name:tag)
 	@$(BIN)/python -c 'from tests.support.cluster import images; images.wheels(images.DOCKER_PYTHON)'
 	docker build --tag $(IMAGE) .
 
+.PHONY: kind
+kind: $(DEV_READY) ## Make a kind cluster with the operator, a Collector and a crawl to look at; again: upgrade it
+	@$(BIN)/python -m tools.kind up
+
+.PHONY: kind-down
+kind-down: $(DEV_READY) ## Remove that cluster
+	@$(BIN)/python -m tools.kind down
+
 .PHONY: clean
 clean: ## Remove the virtual environment, caches and build results
 	rm -rf $(VENV) dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
+from tests.support.commands import PAGES
 from tools.generate import CHART, ROOT
 
 from crawljob.exitcodes import ExitCode
@@ -28,6 +30,13 @@ def test_every_make_target_exists() -> None:
 @pytest.mark.parametrize("path", sorted(set(re.findall(r"(?:charts|manifests|docs|tests)/[\w./-]*\w", README))))
 def test_every_file_that_is_named_exists(path: str) -> None:
     assert (ROOT / path).exists()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_inside_the_project_leads_somewhere(page: Path) -> None:
+    text = re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(), flags=re.DOTALL)  # code has brackets of its own
+    links = re.findall(r"\]\((?!https?://|#)([^)#\s]+)", text)
+    assert [link for link in links if not (page.parent / link).exists()] == []
 
 
 def test_the_table_of_commands_is_the_programs() -> None:

@@ -1,24 +1,32 @@
-"""The health script in the documentation, run by the Lua that Argo CD has (5.1) on what the operator writes."""
+"""What the documentation says of GitOps: the health script, run by the Lua that Argo CD has (5.1) on what the operator
+writes, and objects for Flux that name what there is. That Flux needs no script is shown by tests/unit/test_kstatus.py.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from typing import Any
 
+import jsonschema  # type: ignore[import-untyped] # its stubs are a package of their own
 import pytest
 import yaml
 from lupa import lua51
 from tests.support.builders import NOW, around, ended, job, pod, running, summary
 from tools.generate import ROOT
 
-from crawljob import API_GROUP, KIND, crd
+from crawljob import API_GROUP, API_VERSION, KIND, crd
 from crawljob_operator.decide import decide
 from crawljob_operator.observed import Job, Note, Seen
 
-PAGE = (ROOT / "docs" / "argo-cd.md").read_text()
-(BLOCK,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
-SCRIPT = yaml.safe_load(BLOCK)["data"][f"resource.customizations.health.{API_GROUP}_{KIND}"]
+PAGE = (ROOT / "docs" / "gitops.md").read_text()
+OBJECTS = [item for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL) for item in yaml.safe_load_all(block)]
+(SCRIPT,) = (
+    item["data"][f"resource.customizations.health.{API_GROUP}_{KIND}"]
+    for item in OBJECTS
+    if item.get("kind") == "ConfigMap"
+)
 
 
 def health(generation: int, status: dict[str, Any] | None) -> tuple[str, str]:
@@ -57,6 +65,14 @@ def test_health_is_what_the_status_says(
     owner = job(**spec)
     status, message = health(1, written(owner, seen(owner)))
     assert (status, message.partition(": ")[0]) == expected
+
+
+def test_what_flux_is_given_names_the_chart_its_values_and_the_kind() -> None:
+    (release,) = (item["spec"] for item in OBJECTS if item.get("kind") == "HelmRelease")
+    chart = ROOT / release["chart"]["spec"]["chart"]
+    jsonschema.Draft202012Validator(json.loads((chart / "values.schema.json").read_text())).validate(release["values"])
+    (checks,) = (item["healthChecks"] for item in OBJECTS if "healthChecks" in item)
+    assert [(check["apiVersion"], check["kind"]) for check in checks] == [(f"{API_GROUP}/{API_VERSION}", KIND)]
 
 
 def test_what_the_operator_has_not_seen_yet_is_progressing() -> None:
