@@ -33,8 +33,8 @@ class Site:
         self._flaky: set[int] = set()
         self.url = ""
 
-    async def start(self) -> None:
-        """Listen on a free port of loopback."""
+    async def start(self, host: str = "127.0.0.1", port: int = 0) -> None:
+        """Listen; without arguments on a free port of loopback."""
         app = web.Application()
         app.router.add_get("/", self._index)
         app.router.add_get("/page/{number}", self._page)
@@ -45,8 +45,7 @@ class Site:
         app.middlewares.append(self._count)
         self._runner = web.AppRunner(app, access_log=None)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
-        await site.start()
+        await web.TCPSite(self._runner, host, port).start()
         host, port = self._runner.addresses[0][:2]
         self.url = f"http://{host}:{port}/"
 
