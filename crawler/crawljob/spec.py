@@ -9,7 +9,7 @@ everybody else; both are tested with the same rows.
 from __future__ import annotations
 
 import re
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Annotated, Literal, Self
 
 import ada_url
@@ -253,13 +253,22 @@ class Politeness(Model):
     )
 
 
+def _address(address: str) -> str:
+    try:
+        ip_address(address)
+    except ValueError:
+        raise ValueError("must be an IP address such as 127.0.0.1 or ::1") from None
+    return address
+
+
 class Listen(Model):
     """Where /healthz, /readyz, /metrics and /progress are served."""
 
-    address: str = Field(
+    address: Annotated[str, AfterValidator(_address)] = Field(
         "127.0.0.1",
         max_length=64,
         pattern=r"^[0-9A-Fa-f:.]+$",
+        json_schema_extra=cel(f"self.matches('^({_IPV4}|{_IPV6})$')", "must be an IP address such as 127.0.0.1 or ::1"),
         description="IP address to listen on; in a Pod the operator makes it 0.0.0.0 unless it is given.",
     )
     port: int = Field(9090, ge=1, le=65535, description="TCP port.")

@@ -55,6 +55,7 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("address as range", {"network": {"allowCIDRs": ["10.0.0.1"]}}, "spec.network.allowCIDRs[0]"),
     ("range that is none", {"network": {"allowCIDRs": ["300.0.0.0/8"]}}, "spec.network.allowCIDRs[0]"),
     ("port", {"listen": {"port": 70000}}, "spec.listen.port"),
+    ("listener's address that is none", {"listen": {"address": "1.2.3"}}, "spec.listen.address"),
     ("size", {"storage": {"size": "lots"}}, "spec.storage.size"),
     ("no size", {"storage": {"size": "0Gi"}}, "spec.storage.size"),
     ("access mode", {"storage": {"accessModes": ["ReadWriteMany"]}}, "spec.storage.accessModes[0]"),
@@ -165,6 +166,7 @@ GOOD: list[tuple[str, dict[str, Any]]] = [
             },
         },
     ),
+    ("listener's address", {"listen": {"address": "::"}}),
     ("an existing claim", {"storage": {"existingClaim": "kept.claim-1", "whenDeleted": "Retain"}}),
     (
         "placement",
