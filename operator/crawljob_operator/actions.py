@@ -47,7 +47,7 @@ class DeleteConfig:
 
 @dataclass(frozen=True, slots=True)
 class DeletePolicy:
-    """Delete a NetworkPolicy that the next Pod must not have."""
+    """Delete a NetworkPolicy that the next Pod must not have, or that somebody has edited."""
 
     name: str
     uid: str

@@ -108,12 +108,20 @@ def classify(pod: Pod, requested: str, now: datetime, policy: PodFailurePolicy =
     )
 
 
-def vanished(pod: PodRef, requested: str, now: datetime) -> Ending:
-    """A Pod that we had recorded is gone and nobody saw how it ended, nor when: it is taken to have run until now."""
+def vanished(pod: PodRef, requested: str, now: datetime, *, disowned: bool = False) -> Ending:
+    """A Pod that we had recorded is gone and nobody saw how it ended, nor when: it is taken to have run until now.
+
+    Or it is there and not ours any more (``disowned``): somebody has changed its ownerReferences.
+    """
+    reason, message = "PodDeleted", "The Pod was deleted before its end was seen."
+    if disowned:
+        reason, message = "PodConflict", "The Pod's ownerReferences do not name this CrawlJob any more."
+    elif requested:
+        reason, message = requested, "The Pod was stopped by the operator."
     termination = Termination(
         pod_uid=pod.uid,
-        reason=requested or "PodDeleted",
-        message="The Pod was stopped by the operator." if requested else "The Pod was deleted before its end was seen.",
+        reason=reason,
+        message=message,
         started_at=pod.started_at,
         finished_at=times.text(now),
     )

@@ -71,14 +71,15 @@ def decide(job: Job, seen: Seen, now: datetime) -> Decision:
     """Decide for one CrawlJob."""
     if job.deleting:
         return Decision(job.status)
-    pod = None if seen.pod is not None and seen.pod.owner_uid != job.uid else seen.pod
+    foreign = seen.pod.uid if seen.pod is not None and seen.pod.owner_uid != job.uid else ""
+    pod = None if foreign else seen.pod
     if finished.finished(job):
         status = finished.reopened(job)
         if status is None:
             status, actions, due = finished.rest(job, pod, now)
             return Decision(status, (*volume.upkeep(job, seen, now), *actions), recheck_at=due)
         job = replace(job, status=status)
-    ledger = with_progress(settle(job, pod, now), seen.progress, now)
+    ledger = with_progress(settle(job, pod, now, foreign), seen.progress, now)
     if job.restart_request != job.status.observed_restart_request and follows(job, pod):
         ledger = replace(ledger, active_seconds=0)  # what is asked for anew has all its time
     view = View(job, seen, pod, ledger, now)

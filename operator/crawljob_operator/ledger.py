@@ -60,8 +60,11 @@ class Ledger:
         return any(end.pod_uid == uid for end in (*self.history, *((self.last,) if self.last else ())))
 
 
-def settle(job: Job, pod: Pod | None, now: datetime) -> Ledger:
-    """Enter what has ended since the status was written. ``pod`` is our own or ``None``."""
+def settle(job: Job, pod: Pod | None, now: datetime, foreign: str = "") -> Ledger:
+    """Enter what has ended since the status was written.
+
+    ``pod`` is our own or ``None``, ``foreign`` the UID of the one that has its name and is somebody else's.
+    """
     status, uid = job.status, job.uid
     policy = job.spec.restart_policy if job.spec else RestartPolicy()
     ledger = Ledger.of(status)
@@ -74,7 +77,8 @@ def settle(job: Job, pod: Pod | None, now: datetime) -> Ledger:
     recorded = status.current_pod
     if recorded is not None and (pod is None or pod.uid != recorded.uid):
         if not ledger.knows(recorded.uid):
-            ledger = _enter(ledger, vanished(recorded, requested, now), uid, policy, now)
+            ending = vanished(recorded, requested, now, disowned=recorded.uid == foreign)
+            ledger = _enter(ledger, ending, uid, policy, now)
         ledger = replace(ledger, current_pod=None)
     if pod is None:
         return ledger

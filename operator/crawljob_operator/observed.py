@@ -212,8 +212,19 @@ class Config(Child):
     """A ConfigMap."""
 
 
+@dataclass(frozen=True, slots=True)
 class Policy(Child):
     """A NetworkPolicy."""
+
+    edited: bool = False
+    """Whether its ``spec`` is not the one any more that it was made with: the API server counts them."""
+
+    @classmethod
+    def from_raw(cls, raw: Raw) -> Self:
+        """Read it as the API server returns it."""
+        metadata = _map(raw, "metadata")
+        name, uid, generation = str(metadata.get("name", "")), str(metadata.get("uid", "")), metadata.get("generation")
+        return cls(name, uid, owner_uid(raw), edited=isinstance(generation, int) and generation > 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,19 +70,39 @@ class Resync:
                 raise DeafError(f"Listing has failed for {FAILING_LIMIT_SECONDS:.0f} s, lastly: {error}")
 
     async def _attempt(self) -> Exception | None:
+        """List all namespaces; the error that counts, if any.
+
+        One that we may not even list CrawlJobs in, as after its deletion, which takes our Role with it, does not count
+        as long as there are others: an end would help nobody, and theirs would wait for ever.
+        """
         self._observer.listing()
+        closed: list[tuple[str, ApiError]] = []
         try:
             for namespace in self._namespaces:
-                async for item in self._kube.items(CRAWLJOBS, namespace):
-                    self._observer.listed(item)
-                    self._wake(Key(item["metadata"]["namespace"], item["metadata"]["name"]))
+                try:
+                    await self._wake_all(namespace)
+                except ApiError as error:
+                    if namespace is None or error.status != 403:
+                        raise
+                    closed.append((namespace, error))
+                    continue
                 for resource in (PODS, VOLUMES):
                     async for _ in self._kube.items(resource, namespace, labels=names.SELECTOR, limit=1):
                         pass
         except (ApiError, *NETWORK_ERRORS) as error:
             return error
-        self._observer.listing_ended()
+        if len(closed) == len(self._namespaces):
+            return closed[0][1]
+        for namespace, refusal in closed:
+            log.warning("nothing is done in the namespace %s until it and its Role are there: %s", namespace, refusal)
+        if not closed:
+            self._observer.listing_ended()
         return None
+
+    async def _wake_all(self, namespace: str | None) -> None:
+        async for item in self._kube.items(CRAWLJOBS, namespace):
+            self._observer.listed(item)
+            self._wake(Key(item["metadata"]["namespace"], item["metadata"]["name"]))
 
 
 def missing(expected: frozenset[str]) -> frozenset[str]:

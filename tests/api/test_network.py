@@ -59,6 +59,23 @@ def test_a_policy_that_is_deleted_by_hand_comes_back(operator: Operator, crawl: 
     assert len(crawl.kubelet.pods()) == 1
 
 
+def test_a_policy_that_is_edited_by_hand_is_made_again(operator: Operator, crawl: Crawl) -> None:
+    """Open or closed, it would be another one than the spec asks for; a label of somebody's is no matter."""
+    crawl.apply()
+    crawl.kubelet.run(crawl.kubelet.new_pod())
+    crawl.wait_phase("Running")
+    (policy,) = crawl.policies()
+    path = policies(crawl.namespace, policy["metadata"]["name"])
+    crawl.api.patch(path, {"spec": {"egress": [{}]}})
+    wait_until(lambda: [found["spec"] for found in crawl.policies()] == [policy["spec"]], "the policy as it was")
+    (again,) = crawl.policies()
+    crawl.api.patch(path, {"metadata": {"labels": {"team": "docs"}}})
+    crawl.edit(suspend=False, ttlSecondsAfterFinished=60)
+    wait_until(lambda: crawl.status()["observedGeneration"] == crawl.get()["metadata"]["generation"], "a look")
+    assert [found["metadata"]["uid"] for found in crawl.policies()] == [again["metadata"]["uid"]]
+    assert len(crawl.kubelet.pods()) == 1
+
+
 def test_a_foreign_policy_of_its_name_is_left_alone(operator: Operator, crawl: Crawl) -> None:
     """Nothing runs beside it, and the conflict is named; when it is gone, the crawl goes on."""
     crawl.apply(suspend=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from tests.api.conftest import OPERATOR, SPEED, Crawl, HastyOperator, Operator, grant
+from tests.api.conftest import OPERATOR, SPEED, Crawl, HastyOperator, Operator, grant, make_namespace
 from tests.support.apiserver import Api, ApiServer, Raw, wait_until
 from tests.support.builders import crawljob, crawljobs, summary
 from tests.support.faultproxy import FaultProxy, Status
@@ -258,6 +258,30 @@ def test_scenario_58_an_operator_of_one_namespace_needs_a_role_in_it_only(
         if "objectRef" in record:
             assert record["objectRef"].get("namespace") == namespace, record
             assert record["responseStatus"]["code"] != 403, record
+
+
+def test_scenario_58_a_namespace_that_is_closed_does_not_stop_the_others(
+    server: ApiServer, api: Api, namespace: str
+) -> None:
+    """As a deleted one is: its Role is gone with it. When it is there again, it is served."""
+    user, closed = "half-blind", make_namespace(api)
+    grant(api, user, namespace)
+    process = Operator(server, user, "--namespace", closed, "--namespace", namespace)
+    process.start()
+    try:
+        crawl, later = Crawl(api, namespace), Crawl(api, closed)
+        later.apply()
+        crawl.apply()
+        crawl.kubelet.exit(crawl.kubelet.new_pod(), 0, summary())
+        crawl.wait_phase("Complete")
+        assert f"nothing is done in the namespace {closed}" in process.log()
+        assert "phase" not in later.status()
+        grant(api, user, closed)
+        later.kubelet.exit(later.kubelet.new_pod(), 0, summary())
+        later.wait_phase("Complete")
+    finally:
+        assert process.terminate() == 0
+        api.call("DELETE", crawljobs(closed))
 
 
 def test_scenario_13_it_answers_and_ends_when_it_is_told(operator: Operator) -> None:

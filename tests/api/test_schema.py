@@ -50,10 +50,12 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("pattern of a relative path", {"scope": {"include": ["/ok/*", "docs/*"]}}, "spec.scope.include[1]"),
     ("pattern with a blank", {"scope": {"exclude": ["/a b"]}}, "spec.scope.exclude[0]"),
     ("pattern of a host in upper case", {"scope": {"exclude": ["https://X.example/*"]}}, "spec.scope.exclude[0]"),
-    ("range with host bits", {"network": {"allowCIDRs": ["10.0.0.0/8", "10.1.2.3/8"]}}, "spec.network.allowCIDRs[1]"),
+    ("second range", {"network": {"allowCIDRs": ["10.0.0.0/8", "10.0.0/8"]}}, "spec.network.allowCIDRs[1]"),
+    ("range with too long a prefix", {"network": {"allowCIDRs": ["10.0.0.0/33"]}}, "spec.network.allowCIDRs[0]"),
     ("address as range", {"network": {"allowCIDRs": ["10.0.0.1"]}}, "spec.network.allowCIDRs[0]"),
     ("range that is none", {"network": {"allowCIDRs": ["300.0.0.0/8"]}}, "spec.network.allowCIDRs[0]"),
     ("port", {"listen": {"port": 70000}}, "spec.listen.port"),
+    ("listener's address that is none", {"listen": {"address": "1.2.3"}}, "spec.listen.address"),
     ("size", {"storage": {"size": "lots"}}, "spec.storage.size"),
     ("no size", {"storage": {"size": "0Gi"}}, "spec.storage.size"),
     ("access mode", {"storage": {"accessModes": ["ReadWriteMany"]}}, "spec.storage.accessModes[0]"),
@@ -164,6 +166,7 @@ GOOD: list[tuple[str, dict[str, Any]]] = [
             },
         },
     ),
+    ("listener's address", {"listen": {"address": "::"}}),
     ("an existing claim", {"storage": {"existingClaim": "kept.claim-1", "whenDeleted": "Retain"}}),
     (
         "placement",
@@ -216,6 +219,12 @@ def test_the_program_refuses_the_same(spec: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidInputError) as invalid:
         manifest.parse(crawljob("bad", **spec)["spec"])
     assert any(problem.path.startswith(field) for problem in invalid.value.problems)
+
+
+def test_host_bits_are_refused_by_the_program_alone() -> None:
+    """No expression that every Kubernetes understands tells them; in a cluster it is a condition."""
+    with pytest.raises(InvalidInputError, match=r"spec\.network\.allowCIDRs\[1\]: .*its host bits must be zero"):
+        manifest.parse(crawljob("bad", network={"allowCIDRs": ["10.0.0.0/8", "10.1.2.3/8"]})["spec"])
 
 
 @pytest.mark.parametrize("spec", [row[1] for row in GOOD], ids=[row[0] for row in GOOD])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -226,6 +227,26 @@ def test_the_profile_check_sees_what_is_missing() -> None:
     }
     annotations = {"container.apparmor.security.beta.kubernetes.io/a": "unconfined"}
     assert len(podsecurity.violations({"metadata": {"annotations": annotations}, "spec": wild})) == 11
+
+
+# What CEL can do in the oldest Kubernetes that kubeVersion admits (isIP and isCIDR, for example, came later): one rule
+# that an API server cannot read costs the whole kind.
+CEL_MACROS = {"all", "exists_one", "has"}
+CEL_STRINGS = {"duration", "endsWith", "lowerAscii", "matches", "startsWith"}
+CEL_LIBRARIES = {"compareTo", "getHostname", "getScheme", "isGreaterThan", "isQuantity", "isURL", "quantity", "url"}
+
+
+def test_the_rules_of_the_kind_need_no_newer_kubernetes() -> None:
+    def rules(schema: Any) -> Iterator[str]:
+        for key, value in schema.items() if isinstance(schema, dict) else enumerate(schema):
+            if key in ("rule", "messageExpression") and isinstance(value, str):
+                yield re.sub("'[^']*'", "''", value)
+            elif isinstance(value, dict | list):
+                yield from rules(value)
+
+    found = list(rules(crd()))
+    assert len(found) > 10
+    assert {name for rule in found for name in re.findall(r"(\w+)\(", rule)} <= CEL_MACROS | CEL_STRINGS | CEL_LIBRARIES
 
 
 def test_the_definition_is_the_models_and_survives_an_uninstall(render: Render) -> None:

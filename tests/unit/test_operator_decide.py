@@ -370,6 +370,21 @@ def test_foreign_objects_stop_us_and_are_never_touched() -> None:
         assert decision.recheck_at is not None
 
 
+def test_a_pod_that_was_taken_from_us_is_not_said_to_be_deleted() -> None:
+    """Somebody has changed its ownerReferences: it counts as one of ours that ended, once, and is left alone."""
+    owner = job()
+    owner = after(owner, decide(owner, around(owner, running(owner)), NOW))
+    taken = around(owner, running(owner, owner_uid=""))
+    decision = decide(owner, taken, NOW)
+    assert decision.actions == ()
+    assert condition(decision, "Stalled") == ("True", "PodConflict")
+    last = decision.status.last_termination
+    assert last is not None
+    assert (last.reason, "ownerReferences" in last.message, last.counted) == ("PodConflict", True, False)
+    again = decide(after(owner, decision), taken, NOW)
+    assert (again.status.restarts, again.announcements) == (1, ())
+
+
 def test_a_volume_that_is_being_deleted_is_waited_for() -> None:
     """No new Pod is bound to it."""
     owner = job()

@@ -274,6 +274,22 @@ def test_a_pod_whose_policy_does_not_come_back_is_said(seen: dict[str, Any], why
     assert find(healed.status.conditions, "Ready") == before
 
 
+@pytest.mark.parametrize("alive", [True, False], ids=["running", "no Pod yet"])
+def test_a_policy_that_somebody_has_edited_is_made_again(*, alive: bool) -> None:
+    """Its name says what it was made as. One that waits for the next Pod cannot be: nobody knows what was in it."""
+    owner = job()
+    edited = Policy("new", "1", owner.uid, edited=True)
+    seen = around(owner, running(owner) if alive else None, policies=(edited,), policy_name="new")
+    after = () if alive else (CreatePod(1),)
+    assert decide(owner, seen, NOW).actions == (DeletePolicy("new", "1"), CreatePolicy(), *after)
+    mended = replace(seen, policies=(replace(edited, edited=False),))
+    assert decide(owner, mended, NOW).actions == after
+    theirs = replace(seen, policies=(replace(edited, owner_uid="somebody"),))
+    assert decide(owner, theirs, NOW).actions == ()
+    old = replace(seen, policies=(replace(edited, name="old"),))
+    assert decide(owner, old, NOW).actions == (() if alive else (DeletePolicy("old", "1"), CreatePolicy(), *after))
+
+
 def test_a_foreign_policy_of_that_name_is_left_alone() -> None:
     owner = job()
     seen = around(owner, policies=(Policy("new", "2", "somebody"),), policy_name="new")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from crawljob_operator.actions import Action, CreatePolicy, DeletePolicy
@@ -12,16 +13,17 @@ from crawljob_operator.policies.view import SOON, Announcement, Plan, View
 
 def before_pod(view: View) -> tuple[Action, ...]:
     """Make the wanted policy the only one, as long as no Pod is there."""
-    others = [policy for policy in _own(view) if policy.name != view.seen.policy_name]
-    return (*(DeletePolicy(policy.name, policy.uid) for policy in others), *_missing(view))
+    others = [policy for policy in _own(view) if policy.edited or policy.name != view.seen.policy_name]
+    return (*_deletions(others), *_missing(view))
 
 
 def restored(view: View) -> tuple[Action, ...]:
-    """A living Pod's policy, where somebody has removed it. Another one than it has waits for the next Pod."""
+    """A living Pod's policy, which somebody has removed or edited. Another one than it has waits for the next Pod."""
     refusal = view.seen.refusal
-    if not _is_open(view) or (refusal and refusal.retry_at > view.now):
+    edited = [policy for policy in _own(view) if _is_spoilt(policy, view)]
+    if not _is_living(view) or (_own(view) and not edited) or (refusal and refusal.retry_at > view.now):
         return ()
-    return _missing(view)
+    return (*_deletions(edited), *_missing(view))
 
 
 def told(view: View, plan: Plan) -> Plan:
@@ -50,14 +52,27 @@ def told(view: View, plan: Plan) -> Plan:
 
 def _is_open(view: View) -> bool:
     """Whether a Pod of ours lives that no policy of ours is for."""
-    return view.living is not None and not view.living.deleting and not _own(view)
+    return _is_living(view) and not _own(view)
+
+
+def _is_living(view: View) -> bool:
+    return view.living is not None and not view.living.deleting
 
 
 def _own(view: View) -> list[Policy]:
     return [policy for policy in view.seen.policies if policy.owner_uid == view.job.uid]
 
 
+def _is_spoilt(policy: Policy, view: View) -> bool:
+    """Whether it is ours, the wanted one by its name, and not what it was made as: it is made again."""
+    return policy.edited and policy.owner_uid == view.job.uid and policy.name == view.seen.policy_name
+
+
+def _deletions(policies: Iterable[Policy]) -> tuple[Action, ...]:
+    return tuple(DeletePolicy(policy.name, policy.uid) for policy in policies)
+
+
 def _missing(view: View) -> tuple[Action, ...]:
     wanted = view.seen.policy_name
-    taken = any(policy.name == wanted for policy in view.seen.policies)
+    taken = any(policy.name == wanted and not _is_spoilt(policy, view) for policy in view.seen.policies)
     return () if taken or not wanted else (CreatePolicy(),)

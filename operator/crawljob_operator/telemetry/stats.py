@@ -19,6 +19,7 @@ RESTART_REASONS = (
     # The operator's own words.
     "Error",
     "NodeShutdown",
+    "PodConflict",
     "PodDeleted",
     "RestartRequested",
     "SpecChanged",
