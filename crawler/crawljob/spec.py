@@ -1,9 +1,9 @@
 """The CrawlJob's spec: every field once, with its bounds, its default and what it means.
 
 The CRD's schema, the reference table, the command line's flags and the file in the Pod are derived from these models
-(``crawljob.crd``, ``crawljob.manifest``). What lets a crawl into private sites is in ``crawljob.access``. A field is
-here only when something obeys it. ``cel`` in a field's extra schema says to the API server what the validators say to
-everybody else; both are tested with the same rows.
+(``crawljob.crd``, ``crawljob.manifest``). What lets a crawl into private sites is in ``crawljob.access``, where its
+telemetry goes in ``crawljob.telemetry``. A field is here only when something obeys it. ``cel`` in a field's extra
+schema says to the API server what the validators say to everybody else; both are tested with the same rows.
 """
 
 from __future__ import annotations
@@ -24,28 +24,13 @@ from crawljob.patterns import PATTERN_SYNTAX, UrlPatterns
 from crawljob.pod_template import PodTemplate, Resources
 from crawljob.ranges import STAND_FOR_IPV4
 from crawljob.storage import DEFAULT_STORAGE_SIZE, Storage
+from crawljob.telemetry import Telemetry
 from crawljob.units import DurationWithin, quantity, seconds
+from crawljob.webaddress import web_address
 
 SEEDS_MAX_BYTES = 200 * 1024  # a client-side `kubectl apply` keeps the object in an annotation of at most 256 KiB
 
-URL_MAX_LENGTH = 2048
-"""Characters of a URL in its canonical form (law L10)."""
-
 DEFAULT_USER_AGENT = f"durable-crawler/{__version__} (+https://durable-crawler.io/about)"
-
-
-def _web_address(seed: str) -> str:
-    try:
-        url = ada_url.URL(seed)
-    except ValueError:
-        raise ValueError("must be an absolute http or https URL") from None
-    if url.protocol not in ("http:", "https:") or not url.hostname:
-        raise ValueError("must be an absolute http or https URL")
-    if url.username or url.password:
-        raise ValueError("must not contain credentials")
-    if len(url.href) > URL_MAX_LENGTH:
-        raise ValueError(f"must have at most {URL_MAX_LENGTH} characters once it is escaped")
-    return seed
 
 
 _SEED_RULE = "isURL(self) && url(self).getScheme() in ['http', 'https'] && url(self).getHostname() != ''"
@@ -61,7 +46,7 @@ Seed = Annotated[
         max_length=1024,
         json_schema_extra={"pattern": _SEED_PATTERN, **cel(_SEED_RULE, _SEED_MESSAGE)},
     ),
-    AfterValidator(_web_address),
+    AfterValidator(web_address),
 ]
 
 
@@ -258,36 +243,6 @@ class Listen(Model):
         description="IP address to listen on; in a Pod the operator makes it 0.0.0.0 unless it is given.",
     )
     port: int = Field(9090, ge=1, le=65535, description="TCP port.")
-
-
-class Telemetry(Model):
-    """Where traces and metrics are sent."""
-
-    endpoint: str | None = Field(
-        None,
-        min_length=8,
-        max_length=1024,
-        json_schema_extra=cel(
-            "isURL(self) && url(self).getScheme() in ['http', 'https'] && url(self).getHostname() != ''",
-            "must be an http or https URL such as http://otel-collector:4317",
-        ),
-        description="OTLP endpoint, an http or https URL such as http://otel-collector:4317; "
-        "nothing is sent without it, /metrics is always there.",
-    )
-    protocol: Literal["grpc", "http/protobuf"] = Field("grpc", description="OTLP's transport.")
-    traces_sample_ratio: float = Field(
-        0.01,
-        ge=0,
-        le=1,
-        strict=False,
-        description="Share of URLs that are traced, chosen by a hash of the URL; failed ones always are.",
-    )
-
-    @model_validator(mode="after")
-    def _endpoint_is_a_url(self) -> Self:
-        if self.endpoint is not None:
-            _web_address(self.endpoint)
-        return self
 
 
 class CrawlJobSpec(Model):

@@ -110,7 +110,7 @@ async def _crawl_with(
     )
     stats.leases(recovered=frontier.recovered)
     frontier.on_flush = stats.flush
-    telemetry = Telemetry(spec.telemetry, stats, clock, os.environ)
+    telemetry = Telemetry(spec.telemetry, stats, clock, os.environ, credentials=access.telemetry)
     logs.add_context(trace_id=telemetry.trace_id, span_id=telemetry.span_id)
     async with AsyncExitStack() as stack:
         listener = Listener(spec.listen.address, spec.listen.port, stats, ready=lambda: not stop.requested.is_set())

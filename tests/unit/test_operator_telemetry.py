@@ -23,8 +23,8 @@ from tests.support.builders import NOW, UID, around, ended, job, pod, summary
 from tests.support.otlp import COLLECTORS, PROTOCOLS, Faulty, Protocol, grpc_collector, text_attributes
 
 from crawljob import __version__
-from crawljob.spec import Telemetry as TelemetrySpec
 from crawljob.status import CrawlJobStatus
+from crawljob.telemetry import Telemetry as TelemetrySpec
 from crawljob_operator import backoff, classify, identity
 from crawljob_operator.cli import main
 from crawljob_operator.decide import decide

@@ -21,8 +21,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from tests.support.otlp import COLLECTORS, PROTOCOLS, Collector, Faulty, Protocol, grpc_collector, text_attributes
 
-from crawljob.spec import Telemetry as TelemetrySpec
 from crawljob.summary import Progress, RunSummary
+from crawljob.telemetry import Telemetry as TelemetrySpec
 from crawljob_telemetry.exporters import scope
 from crawljob_telemetry.finished import Origin
 from crawljob_telemetry.span_queue import BATCH_SPANS, QUEUED_SPANS_MAX, TRIES, SpanQueue, SpanSignal
@@ -278,7 +278,7 @@ async def test_a_page_that_cannot_be_counted_does_not_raise(caplog: pytest.LogCa
 
 PROGRAM = """
 import asyncio, sys, time
-from crawljob.spec import Telemetry as Spec
+from crawljob.telemetry import Telemetry as Spec
 from crawljob.summary import Progress
 from durable_crawler.clock import SystemClock
 from durable_crawler.outcomes import PageRecord
