@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from opentelemetry.sdk.metrics import Exemplar
 from opentelemetry.sdk.metrics.export import (
     AggregationTemporality,
     Gauge,
@@ -132,4 +133,5 @@ def _histogram(attributes: Attributes, since: int, now_ns: int, value: Value) ->
         value.bounds,
         None,  # type: ignore[arg-type]
         None,  # type: ignore[arg-type]
+        [Exemplar({}, shown.value, shown.time_ns, shown.span_id, shown.trace_id) for shown in value.exemplars],
     )

@@ -155,6 +155,48 @@ async def test_the_last_metrics_are_the_final_counts(collector: Collector, proto
     assert starts == {first.start_time_unix_nano}  # one cumulative series from the start to the end
 
 
+async def test_a_bucket_leads_to_the_newest_traced_page_in_it(collector: Collector, protocol: Protocol) -> None:
+    """And to no page that was not traced: half of the pages here are not, and of those that are each is in a bucket."""
+    telemetry = telemetry_for(collector.endpoint, protocol, ratio=0.5)
+    telemetry.start()
+    slow, fast = 700_000_000, 7_000_000
+    for number in range(100):
+        took = slow if number % 10 == 0 else fast
+        url, ended = f"http://site.test/{number}", 10**18 + number + took
+        exchange = Exchange(url, ended - took, ended, 200, version="1.1")
+        fetched = Fetched(url, url, Outcome.OK, status=200, exchanges=(exchange,))
+        stages = (Stage("fetch", ended - took, ended),)
+        telemetry.page_settled(PageRecord(url, "site.test", 0, 1, "done", fetched, stages))
+    await telemetry.aclose(30)
+
+    spans = {span.span_id: span for span in collector.spans}
+    last = collector.last_metrics()
+    for metric, name in (("crawler.fetch.duration", "crawl page"), ("http.client.request.duration", "GET")):
+        (point,) = last[metric].histogram.data_points
+        assert point.count == 100
+        traced = [span for span in spans.values() if span.name == name]
+        assert 20 < len(traced) < 80
+        found = {exemplar.as_double: exemplar for exemplar in point.exemplars}
+        assert sorted(found) == [fast / 1e9, slow / 1e9]
+        for value, exemplar in found.items():
+            assert exemplar.trace_id.hex() == TRACE
+            span = spans[exemplar.span_id]
+            took = round(value * 1e9)
+            newest = max(s.end_time_unix_nano for s in traced if s.end_time_unix_nano - s.start_time_unix_nano == took)
+            assert span.end_time_unix_nano == exemplar.time_unix_nano == newest
+
+
+async def test_a_page_that_found_no_room_in_the_queue_is_no_exemplar() -> None:
+    stats = Stats(Progress)
+    telemetry = telemetry_for("http://127.0.0.1:1", stats=stats)  # not started: nobody takes anything out
+    for number in range(QUEUED_SPANS_MAX):
+        telemetry.page_settled(page(f"http://site.test/{number}"))
+    (newest,) = stats.fetch_seconds.read().exemplars
+    last_queued = f"http://site.test/{QUEUED_SPANS_MAX // 4 - 1}"  # four spans each
+    assert newest.span_id == trace_from(ENVIRON).span_id(last_queued, 1, 0)
+    assert stats.spans["dropped"] > 0
+
+
 async def test_a_refused_batch_is_sent_again_with_the_same_ids() -> None:
     with grpc_collector() as collector:
         refused: list[Any] = []

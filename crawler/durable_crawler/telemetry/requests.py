@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from crawljob_telemetry.metrics import Buckets, Histogram
+from crawljob_telemetry.metrics import Buckets, Exemplar, Histogram
 from durable_crawler.outcomes import Exchange
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
@@ -38,8 +38,12 @@ class Requests:
     def add(self, exchanges: Iterable[Exchange]) -> None:
         """Count requests that have ended; the time until their turn came is not theirs."""
         for exchange in exchanges:
-            took = exchange.ended_ns - exchange.started_ns - exchange.waited_ns
-            self._of(_key(exchange)).observe(took / 1e9)
+            self._of(_key(exchange)).observe(_took(exchange))
+
+    def traced(self, exchange: Exchange, trace_id: int, span_id: int) -> None:
+        """A request that was counted has a span."""
+        exemplar = Exemplar(_took(exchange), exchange.ended_ns, trace_id, span_id)
+        self._of(_key(exchange)).exemplify(exemplar)
 
     def series(self) -> dict[Key, Buckets]:
         """A copy, from any thread."""
@@ -52,6 +56,10 @@ class Requests:
                 key = OVERFLOW
             found = self._seconds.setdefault(key, Histogram(SECONDS))
         return found
+
+
+def _took(exchange: Exchange) -> float:
+    return max(0, exchange.ended_ns - exchange.started_ns - exchange.waited_ns) / 1e9
 
 
 def _key(exchange: Exchange) -> Key:

@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from crawljob.summary import Progress
-from crawljob_telemetry.metrics import Histogram
+from crawljob_telemetry.metrics import Exemplar, Histogram
 from durable_crawler.board import Wait
 from durable_crawler.clock import Clock, SystemClock
 from durable_crawler.frontier.group import OPERATIONS
-from durable_crawler.outcomes import Exchange, PageRecord
+from durable_crawler.outcomes import Exchange, PageRecord, Stage
 from durable_crawler.telemetry.hosts import HostCounts
 from durable_crawler.telemetry.requests import Requests
+from durable_crawler.telemetry.trace import Trace
 from durable_crawler.telemetry.volume import Volume, measure
 from durable_crawler.telemetry.waits import HostWaits
 
@@ -118,7 +119,16 @@ class Stats:
             self.hosts.add(record.authority, len(fetched.exchanges))
         for stage in record.stages:
             if stage.name == "fetch":
-                self.fetch_seconds.observe((stage.ended_ns - stage.started_ns) / 1e9)
+                self.fetch_seconds.observe(_seconds(stage))
+
+    def traced(self, record: PageRecord, trace: Trace) -> None:
+        """A record that was counted becomes spans: its durations are exemplars, which lead from a bucket to them."""
+        for number, exchange in enumerate(record.fetched.exchanges if record.fetched else (), start=1):
+            self.requests.traced(exchange, trace.trace_id, trace.span_id(record.url, record.attempt, number))
+        for stage in record.stages:
+            if stage.name == "fetch":
+                span_id = trace.span_id(record.url, record.attempt, 0)
+                self.fetch_seconds.exemplify(Exemplar(_seconds(stage), stage.ended_ns, trace.trace_id, span_id))
 
     def requested(self, exchanges: Iterable[Exchange]) -> None:
         """Count requests that belong to no page: those for a robots.txt."""
@@ -148,3 +158,7 @@ class Stats:
         """The last snapshot with the rate of the last half minute, in pages per second."""
         rate = self._rate.read(self._clock.monotonic(), self.completed)
         return self.gauges().model_copy(update={"rate": round(rate, 2)})
+
+
+def _seconds(stage: Stage) -> float:
+    return max(0, stage.ended_ns - stage.started_ns) / 1e9

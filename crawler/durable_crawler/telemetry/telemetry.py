@@ -110,7 +110,9 @@ class Telemetry:
 
     def _trace_page(self, record: PageRecord) -> None:
         if self._sampler.chooses(record) and self._queue.put(Chosen.of(record, self._clock.wall_ns())):
-            self._span_sink.wake()
+            self._stats.traced(record, self._trace)
+            if self._queue.batch_waits:
+                self._span_sink.wake()
         self._stats.untraced = self._sampler.untraced
 
     def _open_spans(self) -> Signal:

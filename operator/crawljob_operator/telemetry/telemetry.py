@@ -164,7 +164,7 @@ class Telemetry(Observer):
             if end.at is None or end.key in self._queued:
                 continue
             self._queued[end.key] = end.at
-            if self._queue.put(end):
+            if self._queue.put(end) and self._queue.batch_waits:
                 self._span_sink.wake()
 
     def _open_spans(self) -> Signal:
