@@ -105,6 +105,8 @@ class _Attempt:
     current: str
     """What is being asked for: ``url``, then the targets of redirects."""
     started_ns: int = 0
+    open: bool = False
+    """Whether a request is under way."""
     waited_ns: int = 0
     status: int | None = None
     version: str = ""
@@ -119,6 +121,7 @@ class _Attempt:
     def begin(self, now_ns: int) -> None:
         """A request for ``current`` starts."""
         self.started_ns = now_ns
+        self.open = True
         self.waited_ns = 0
         self.status = None
         self.version = ""
@@ -129,6 +132,7 @@ class _Attempt:
 
     def end(self, now_ns: int, error: str = "") -> None:
         """The request is over. ``error`` is an outcome's name, where there is no usable response."""
+        self.open = False
         self.exchanges.append(
             Exchange(self.current, self.started_ns, now_ns, self.status, error, self.version, self.peer, self.waited_ns)
         )
@@ -235,7 +239,8 @@ class Fetcher:
                 finally:
                     BEFORE_SENDING.reset(before)  # a robots.txt is an attempt within one at a page
         except TimeoutError:
-            attempt.end(self._clock.wall_ns(), Outcome.TOTAL_TIMEOUT)
+            if attempt.open:  # not where time ran out between two, while a robots.txt was asked for
+                attempt.end(self._clock.wall_ns(), Outcome.TOTAL_TIMEOUT)
             end = _End(Outcome.TOTAL_TIMEOUT, f"not finished within {self._total:g} s")
         return attempt.fetched(end)
 
