@@ -144,3 +144,10 @@ class PageRecord:
     stages: tuple[Stage, ...]
     links: int = 0
     """Links found on the page, after canonicalisation and the cap."""
+    refused: Outcome | None = None
+    """What the page was closed with where nothing was fetched: its host's robots.txt had something against it."""
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """What the work on the page led to; ``None`` where it was not worked on to the end."""
+        return self.refused if self.fetched is None else self.fetched.outcome

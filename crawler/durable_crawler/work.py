@@ -81,6 +81,8 @@ class Job:
     sent: float = 0.0
     """When its last request was (monotonic seconds)."""
     links: int = 0
+    refused: Outcome | None = None
+    """What robots.txt closes it with."""
     hop_due_ms: int | None = None
     """When the robots.txt of a redirect's target may be asked for again, where it could not be fetched."""
     hop_error: str = ""
@@ -134,6 +136,7 @@ class Work:
             proxy = refused.outcome is Outcome.PROXY_UNREACHABLE
             return await self._leave(job, refused.retry_ms, Wait.PROXY if proxy else Wait.ROBOTS)
         if refused is not None:
+            job.refused = refused.outcome
             return await self._finish(job, refused, (), self._state(job.lease.host_id))
         fetched = await self._fetch(job)
         due: int | None = self._clock.wall_ms() + PROXY_WAIT_MS
@@ -318,6 +321,7 @@ class Work:
                 fetched=job.fetched,
                 stages=tuple(job.stages),
                 links=job.links,
+                refused=job.refused,
             )
         )
 

@@ -17,10 +17,13 @@ from crawljob_telemetry.environment import attempt_from
 from crawljob_telemetry.metrics import Buckets, Histogram
 from crawljob_telemetry.prometheus import render
 from durable_crawler.board import Wait
+from durable_crawler.frontier.group import OPERATIONS
 from durable_crawler.outcomes import Exchange, Fetched, Outcome, PageRecord, Stage
+from durable_crawler.settle import classify
 from durable_crawler.telemetry import Stats
 from durable_crawler.telemetry.catalogue import CATALOGUE, collect
 from durable_crawler.telemetry.hosts import OTHER, RANKED, SHOWN, HostCounts
+from durable_crawler.telemetry.requests import OVERFLOW
 from durable_crawler.telemetry.volume import measure
 
 
@@ -69,6 +72,7 @@ def samples(stats: Stats) -> dict[tuple[str, frozenset[tuple[str, str]]], float]
         ("deferred", None, set()),  # a host that must wait is no attempt
         ("quarantined", None, set()),
         ("released", None, set()),
+        ("released", Outcome.OK, set()),
         ("lost", Outcome.OK, set()),  # lost leases are told by leases()
     ],
 )
@@ -77,7 +81,8 @@ def test_each_settled_claim_is_counted_once(settled: str, outcome: Outcome | Non
     stats.page_settled(record(settled, outcome))
     names = ("completed", "failures", "retries", "lost_leases", "expired_leases", "recovered_leases")
     assert {name for name in names if getattr(stats, name)} == counted
-    assert stats.outcomes == {(outcome.value if outcome else "none", settled): 1}
+    kept = outcome is not None and settled in {"done", "deferred"}
+    assert stats.outcomes == {(outcome.value if kept and outcome else "none", settled): 1}
 
 
 def test_the_text_format_has_every_metric_of_the_catalogue_with_its_value() -> None:
@@ -155,6 +160,43 @@ def test_ten_thousand_hosts_are_at_most_twenty_one_series() -> None:
     series = next(values for metric, values in collect(stats) if metric.name == "crawler.requests")
     assert len(series) == SHOWN + 1
     assert series[(OTHER,)] == 10_000 - SHOWN
+
+
+def test_no_metric_has_more_than_fifty_series_whatever_a_web_answers() -> None:
+    """Every host, status, version, error, outcome, state, reason and operation that the code can produce."""
+    stats = Stats(Progress, page_limit=9, database=Path(__file__))
+    statuses = [None, *range(1000)]
+    for number in range(10_000):
+        url = f"http://h{number}.test/"
+        outcome = list(Outcome)[number % len(Outcome)]
+        status = statuses[number % len(statuses)]
+        error = "" if number % 3 else outcome.value
+        version = ("1.1", "1.0", "9.9", "")[number % 4]
+        exchange = Exchange(url, 0, 1, status, error, version)
+        fetched = Fetched(url, url, outcome, status=status, exchanges=(exchange,))
+        for settled in ("done", "quarantined", "released", "lost"):
+            stats.page_settled(PageRecord(url, f"h{number}.test", 0, 1, settled, fetched, ()))
+        if classify(outcome, status, None)[0]:  # the only ones that are tried again
+            stats.page_settled(PageRecord(url, f"h{number}.test", 0, 1, "deferred", fetched, ()))
+        stats.page_settled(PageRecord(url, f"h{number}.test", 0, 1, "released", None, ()))
+        stats.page_settled(PageRecord(url, f"h{number}.test", 0, 1, "done", None, (), refused=outcome))
+    stats.host_waits.look([(why, stats._clock.monotonic() + 60) for why in Wait for _ in range(1000)])
+    stats.flush(0.1, OPERATIONS * 100)
+    series = {metric.name: len(values) for metric, values in collect(stats)}
+    assert max(series.values()) <= 50, series
+    assert min(series.values()) >= 1, series
+    assert series["crawler.outcomes"] >= len(Outcome)
+    requests = stats.requests.series()
+    assert sum(buckets.count for buckets in requests.values()) == 10_000 * 4 + sum(
+        count for (_, settled), count in stats.outcomes.items() if settled == "deferred"
+    )
+
+
+def test_the_known_answers_of_a_usual_web_need_no_overflow() -> None:
+    stats = Stats(Progress)
+    answers = [(status, "") for status in range(100, 600)] + [(None, error.value) for error in Outcome]
+    stats.requested(Exchange("http://h/", 0, 1, status, error, "1.1" if status else "") for status, error in answers)
+    assert OVERFLOW not in stats.requests.series()
 
 
 def test_the_busiest_hosts_are_the_ones_with_a_name() -> None:
@@ -308,3 +350,11 @@ def test_the_wal_belongs_to_the_database_and_a_file_that_has_gone_has_no_size(tm
 )
 def test_the_attempt_is_the_environments(attributes: str, attempt: int) -> None:
     assert attempt_from({"OTEL_RESOURCE_ATTRIBUTES": attributes}) == attempt
+
+
+def test_a_page_that_robots_txt_closed_is_counted_by_that() -> None:
+    stats = Stats(Progress)
+    for refused in (Outcome.ROBOTS_DISALLOWED, Outcome.ROBOTS_UNREACHABLE):
+        stats.page_settled(replace(record(outcome=None), refused=refused))
+    assert stats.outcomes == {("robots_disallowed", "done"): 1, ("robots_unreachable", "done"): 1}
+    assert (stats.completed, stats.failures) == (2, 1)  # to be forbidden is no failure; not to know is one

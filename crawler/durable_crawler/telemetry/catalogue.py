@@ -45,7 +45,7 @@ CATALOGUE: tuple[Metric[Reading], ...] = (
         "crawler.outcomes",
         "counter",
         "{page}",
-        "Claims that ended, by the fetch's outcome and by what became of the page.",
+        "Claims that ended, by their outcome (none where nothing of it was kept) and by what became of the page.",
         lambda now: {key: count for key, count in dict(now.stats.outcomes).items()},  # noqa: C416  a copy, retyped
         ("outcome", "state"),
     ),

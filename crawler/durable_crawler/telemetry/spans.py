@@ -127,8 +127,9 @@ def _page_attributes(record: PageRecord) -> dict[str, AttributeValue]:
         "crawler.state": record.settled,
         "crawler.links": record.links,
     }
+    if record.outcome is not None:
+        attributes["crawler.outcome"] = record.outcome.value
     if record.fetched is not None:
-        attributes["crawler.outcome"] = record.fetched.outcome.value
         attributes["crawler.body.size"] = record.fetched.body_bytes
         if record.fetched.status is not None:
             attributes[http_attributes.HTTP_RESPONSE_STATUS_CODE] = record.fetched.status
@@ -148,14 +149,14 @@ def _page_status(record: PageRecord) -> Status:
 def _failed(record: PageRecord) -> bool:
     if record.settled in ("quarantined", "lost"):
         return True
-    return record.fetched is not None and record.fetched.outcome.failed
+    return record.outcome is not None and record.outcome.failed
 
 
 def _outcome(record: PageRecord) -> str:
     """``error.type``: one of a few words, never a text."""
-    if record.settled in ("quarantined", "lost") or record.fetched is None:
+    if record.settled in ("quarantined", "lost") or record.outcome is None:
         return record.settled
-    return record.fetched.outcome.value
+    return record.outcome.value
 
 
 def _network(exchange: Exchange) -> dict[str, AttributeValue]:

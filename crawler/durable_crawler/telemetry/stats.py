@@ -82,7 +82,10 @@ class Stats:
         self.recovered_leases = 0
         self.body_bytes = 0
         self.outcomes: dict[tuple[str, str], int] = {}
-        """Settled claims by (outcome of the fetch or ``none``, how they were settled)."""
+        """Settled claims by (their outcome or ``none``, how they were settled).
+
+        Only of what was kept: with an outcome for each that was given back or lost it would be too many series.
+        """
         self.hosts = HostCounts()
         self.fetch_seconds = Histogram(FETCH_SECONDS)
         self.flush_seconds = Histogram(FLUSH_SECONDS)
@@ -100,18 +103,17 @@ class Stats:
 
     def page_settled(self, record: PageRecord) -> None:
         """Count a claim that has ended."""
-        fetched = record.fetched
-        outcome = "none" if fetched is None else fetched.outcome.value
-        key = (outcome, record.settled)
+        fetched, outcome = record.fetched, record.outcome
+        kept = outcome is not None and record.settled in {"done", "deferred"}
+        key = (outcome.value if kept and outcome else "none", record.settled)
         self.outcomes[key] = self.outcomes.get(key, 0) + 1
         if record.settled == "done":
             self.completed += 1
             self._rate.note(self._clock.monotonic(), self.completed)
+            self.failures += outcome is not None and outcome.failed
         if fetched is None:
             return
-        if record.settled == "done":
-            self.failures += fetched.outcome.failed
-        elif record.settled == "deferred":
+        if record.settled == "deferred":
             self.retries += 1
         self.body_bytes += fetched.body_bytes
         if fetched.exchanges:

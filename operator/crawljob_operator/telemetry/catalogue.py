@@ -83,7 +83,8 @@ CATALOGUE: tuple[Metric[Stats], ...] = (
         "crawljob_operator.api.request.duration",
         "histogram",
         "s",
-        "Requests to the API server, watches not included, by HTTP method and status; error where no answer came.",
+        "Requests to the API server, watches not included, by HTTP method and status (a rare one counts as the first "
+        "of its class); error where no answer came.",
         lambda stats: {key: histogram.read() for key, histogram in dict(stats.api_seconds).items()},
         ("verb", "code"),
     ),
