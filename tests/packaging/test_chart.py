@@ -221,6 +221,11 @@ def test_the_operator_gets_what_a_collector_wants_to_see(render: Render) -> None
     assert pod["securityContext"]["fsGroup"] == 65532
 
 
+def test_values_of_a_chart_that_had_less_still_render(render: Render) -> None:
+    """As ``helm upgrade --reuse-values`` brings them along."""
+    assert render({"telemetry": {"crawls": None, "tls": None, "headersSecret": None}}) == render({})
+
+
 def test_the_profile_check_sees_what_is_missing() -> None:
     """The judge is judged too: a bare Pod and one with everything forbidden."""
     bare = {"spec": {"containers": [{"name": "a"}]}}
