@@ -265,6 +265,7 @@ class Engine:
 
     async def _drain(self, stop: Stop) -> None:
         """Let pages in flight settle, for a while; not after a failure, nor when asked a second time."""
+        self._observer.waiting(())  # nobody waits for a host any more
         urgent = asyncio.create_task(self._wake_on(stop.urgent), name="urgent stop watch")
         try:
             async with asyncio.timeout(DRAIN_SECONDS):
