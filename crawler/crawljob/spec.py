@@ -1,28 +1,29 @@
 """The CrawlJob's spec: every field once, with its bounds, its default and what it means.
 
 The CRD's schema, the reference table, the command line's flags and the file in the Pod are derived from these models
-(``crawljob.crd``, ``crawljob.manifest``). What lets a crawl into private sites is in ``crawljob.access``, where its
-telemetry goes in ``crawljob.telemetry``. A field is here only when something obeys it. ``cel`` in a field's extra
-schema says to the API server what the validators say to everybody else; both are tested with the same rows.
+(``crawljob.crd``, ``crawljob.manifest``). Parts of it are in ``scope``, ``access`` (what lets a crawl into private
+sites), ``telemetry``, ``storage``, ``lifecycle`` and ``pod_template``. A field is here only when something obeys it.
+``cel`` in a field's extra schema says to the API server what the validators say to everybody else; both are tested with
+the same rows.
 """
 
 from __future__ import annotations
 
-import re
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated, Literal, Self
 
 import ada_url
-from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from crawljob import __version__
 from crawljob.access import CaBundle, Headers, Proxy, authority
 from crawljob.lifecycle import Backoff, PodFailurePolicy, RestartPolicy
 from crawljob.model import Model, cel
-from crawljob.patterns import PATTERN_SYNTAX, UrlPatterns
+from crawljob.patterns import UrlPatterns
 from crawljob.pod_template import PodTemplate, Resources
 from crawljob.ranges import STAND_FOR_IPV4
+from crawljob.scope import Scope
 from crawljob.storage import DEFAULT_STORAGE_SIZE, Storage
 from crawljob.telemetry import Telemetry
 from crawljob.units import DurationWithin, quantity, seconds
@@ -47,23 +48,6 @@ Seed = Annotated[
         json_schema_extra={"pattern": _SEED_PATTERN, **cel(_SEED_RULE, _SEED_MESSAGE)},
     ),
     AfterValidator(web_address),
-]
-
-
-def _url_pattern(pattern: str) -> str:
-    if not re.fullmatch(PATTERN_SYNTAX, pattern):
-        raise ValueError(
-            "must begin with / (path and query), * or an http or https URL's lower-case host, "
-            "and be escaped as a URL is (no spaces, no #, %C3%A9 for é)"
-        )
-    return pattern
-
-
-# In whole canonical URLs: one that cannot match any is a mistake that nobody would notice.
-Pattern = Annotated[
-    str,
-    Field(min_length=1, max_length=256, json_schema_extra={"pattern": PATTERN_SYNTAX}),
-    AfterValidator(_url_pattern),
 ]
 
 
@@ -100,51 +84,6 @@ Cidr = Annotated[
     ),
     AfterValidator(_network),
 ]
-
-
-class Scope(Model):
-    """Which pages belong to the crawl, besides the seeds' authorities."""
-
-    include: tuple[Pattern, ...] = Field(
-        (),
-        max_length=100,
-        description="If there are any, only URLs that one of these patterns matches, and the seeds. A pattern is "
-        "compared with the whole URL or, beginning with /, with its path and query; * is any characters, everything "
-        "else is itself: /docs/*, *.html, https://docs.example.org/*?lang=en.",
-    )
-    exclude: tuple[Pattern, ...] = Field(
-        (),
-        max_length=100,
-        description="No URL that one of these patterns matches, whatever include says; a redirect to one is not "
-        "followed. No seed may be excluded.",
-    )
-    max_depth: int = Field(16, ge=0, le=1000, description="Links followed from a seed; a seed has depth 0.")
-    max_pages: int = Field(
-        10_000,
-        ge=1,
-        le=100_000_000,
-        description="Pages that are requested at most, exact across restarts; a page counts once, at its first claim.",
-    )
-    max_links_per_page: int = Field(
-        5000,
-        ge=0,
-        le=100_000,
-        description="Distinct links taken from one page; what is above is dropped and counted.",
-    )
-    follow: tuple[Literal["a", "area", "frame", "iframe", "next"], ...] = Field(
-        ("a", "area"),
-        min_length=1,
-        max_length=5,
-        json_schema_extra={"x-kubernetes-list-type": "set"},
-        description="Elements whose references are links; next is <link rel=next>.",
-    )
-
-    @field_validator("follow")
-    @classmethod
-    def _each_once(cls, follow: tuple[str, ...]) -> tuple[str, ...]:
-        if len(set(follow)) < len(follow):
-            raise ValueError("must name each element once")
-        return follow
 
 
 class Fetch(Model):
