@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 import yaml
-from tests.support.crawler import crawl, judge, verdicts
+from prometheus_client.parser import text_string_to_metric_families
+from tests.support.crawler import crawl, crawling, judge, verdicts
 from tests.support.otlp import COLLECTORS, PROTOCOLS, Faulty, Protocol
-from tests.support.website import Website, page
+from tests.support.website import Website, after, page
 
 from crawljob.exitcodes import ExitCode
+from durable_crawler.frontier.group import OPERATIONS
 
 PAGES = 800
 BROKEN = 20
@@ -77,6 +81,38 @@ async def test_no_state_of_a_collector_changes_what_a_crawl_does(
     ratios = {state: round(rate / best["good"], 2) for state, rate in best.items()}
     print(f"{protocol}: pages per second, beside a good collector: {ratios}")
     assert min(ratios.values()) >= 0.75, ratios
+
+
+async def test_a_crawl_shows_its_numbers_while_it_runs_and_sends_them_where_the_environment_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a Pod whose CrawlJob names no collector: attempt, endpoint and protocol are variables."""
+    release = asyncio.Event()
+    answers = {"/": page("/late"), "/late": after(release, page())}
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "crawljob.name=docs,crawljob.attempt=3")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
+    async with Website(answers) as site:
+        with COLLECTORS["http/protobuf"]() as collector:
+            monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.endpoint)
+            async with crawling("--seed", site.url, cwd=tmp_path) as run:
+                assert await run.until(lambda: site.requests["/late"] == 1, site.asked)
+                async with aiohttp.ClientSession() as session:
+                    text = await (await session.get(f"http://127.0.0.1:{run.port}/metrics")).text()
+                release.set()
+                assert await run.end() == ExitCode.FINISHED
+            sent = collector.last_metrics()
+    families = text_string_to_metric_families(text)
+    found = {(s.name, *sorted(s.labels.items())): s.value for family in families for s in family.samples}
+    assert (found["crawler_attempt",], found["crawler_pages_limit",]) == (3, 10_000)
+    assert found["crawler_database_size_bytes",] >= (tmp_path / "frontier.db").stat().st_size / 2
+    assert found["crawler_volume_free_bytes",] > 0
+    operations = {key[1][1]: value for key, value in found.items() if key[0] == "crawler_frontier_operations_total"}
+    assert operations.pop("claim") >= 2
+    assert operations == {**dict.fromkeys({*OPERATIONS} - {"claim"}, 0), "finish": 1, "keep_robots": 1}
+    answered = ("http_request_method", "GET"), ("http_response_status_code", "404"), ("network_protocol_version", "1.1")
+    assert found["http_client_request_duration_seconds_count", ("error_type", "404"), *answered] == 1  # robots.txt
+    assert sent["crawler.completed"].sum.data_points[0].as_int == 2
+    assert {span.name for span in collector.spans} >= {"crawl run"}
 
 
 async def _crawl(site: Website, folder: Path, telemetry: dict[str, Any]) -> tuple[dict[str, int], float]:
