@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
-Kind = Literal["counter", "gauge", "histogram"]
+Kind = Literal["counter", "updowncounter", "gauge", "histogram"]
+"""As OpenTelemetry has them: values of an ``updowncounter`` may be added up over processes, those of a ``gauge`` not."""
 Source = TypeVar("Source")
 """What a table reads its numbers from."""
 
@@ -82,6 +83,11 @@ class Metric(Generic[Source]):
     description: str
     read: Callable[[Source], Series]
     attributes: tuple[str, ...] = ()
+
+    @property
+    def prometheus_type(self) -> str:
+        """The type in Prometheus, which has no other for what goes up and down."""
+        return "gauge" if self.kind == "updowncounter" else self.kind
 
     @property
     def prometheus_name(self) -> str:

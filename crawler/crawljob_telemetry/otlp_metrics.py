@@ -106,7 +106,8 @@ class MetricSignal:
             numbers = [
                 NumberDataPoint(attributes, since, now_ns, _number(value)) for attributes, since, value in points
             ]
-            data = Gauge(numbers) if metric.kind == "gauge" else Sum(numbers, _CUMULATIVE, is_monotonic=True)
+            monotonic = metric.kind == "counter"
+            data = Gauge(numbers) if metric.kind == "gauge" else Sum(numbers, _CUMULATIVE, is_monotonic=monotonic)
         return MetricData(metric.name, metric.description, metric.unit, data)
 
 

@@ -21,7 +21,7 @@ def _resident(_: Any) -> Series:
 
 
 PROCESS: tuple[Metric[Any], ...] = (
-    Metric("process.memory.usage", "gauge", "By", "Memory of this process that is resident.", _resident),
+    Metric("process.memory.usage", "updowncounter", "By", "Memory of this process that is resident.", _resident),
     Metric(
         "process.cpu.time",
         "counter",

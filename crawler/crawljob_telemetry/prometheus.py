@@ -20,7 +20,7 @@ def render(collected: Collected) -> str:
     for metric, series in collected:
         name = metric.prometheus_name
         lines.append(f"# HELP {name} {metric.description}")
-        lines.append(f"# TYPE {name} {metric.kind}")
+        lines.append(f"# TYPE {name} {metric.prometheus_type}")
         for values, value in series.items():
             lines.extend(_samples(metric, name, values, value))
     return "\n".join(lines) + "\n"

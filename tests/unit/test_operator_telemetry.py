@@ -132,7 +132,7 @@ async def test_what_is_scraped_and_what_is_sent_is_the_table() -> None:
         sent = collector.last_metrics()
     families = list(text_string_to_metric_families(telemetry.text()))
     assert [(family.name, family.type) for family in families] == [
-        (metric.prometheus_name.removesuffix("_total"), metric.kind) for metric in CATALOGUE
+        (metric.prometheus_name.removesuffix("_total"), metric.prometheus_type) for metric in CATALOGUE
     ]
     assert {name: (metric.unit, metric.description) for name, metric in sent.items()} == {
         metric.name: (metric.unit, metric.description) for metric in CATALOGUE

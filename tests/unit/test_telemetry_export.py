@@ -136,9 +136,9 @@ async def test_the_last_metrics_are_the_final_counts(collector: Collector, proto
     for metric in CATALOGUE:
         sent = last[metric.name]
         assert (sent.unit, sent.description) == (metric.unit, metric.description)
-        assert sent.WhichOneof("data") == {"counter": "sum"}.get(metric.kind, metric.kind)
-        if metric.kind == "counter":
-            assert sent.sum.is_monotonic
+        assert sent.WhichOneof("data") == {"counter": "sum", "updowncounter": "sum"}.get(metric.kind, metric.kind)
+        if "counter" in metric.kind:
+            assert sent.sum.is_monotonic is (metric.kind == "counter")
             assert sent.sum.aggregation_temporality == AggregationTemporality.AGGREGATION_TEMPORALITY_CUMULATIVE
     (histogram,) = points["crawler.flush.duration"]
     assert (histogram.count, histogram.sum, sum(histogram.bucket_counts)) == (1, 0.004, 1)

@@ -135,7 +135,7 @@ def test_the_text_format_has_every_metric_of_the_catalogue_with_its_value() -> N
 
     families = list(text_string_to_metric_families(render(collect(stats))))
     assert [(family.name, family.type) for family in families] == [
-        (metric.prometheus_name.removesuffix("_total"), metric.kind) for metric in CATALOGUE
+        (metric.prometheus_name.removesuffix("_total"), metric.prometheus_type) for metric in CATALOGUE
     ]
 
 
