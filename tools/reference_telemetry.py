@@ -12,7 +12,13 @@ from crawljob_operator.telemetry import catalogue as operators
 from crawljob_operator.telemetry import spans
 from crawljob_operator.telemetry.stats import PHASES, RESTART_REASONS
 from crawljob_telemetry.metrics import Metric
+from durable_crawler.board import Wait
+from durable_crawler.frontier.group import OPERATIONS
+from durable_crawler.outcomes import Outcome
 from durable_crawler.telemetry import catalogue as crawlers
+from durable_crawler.telemetry.hosts import SHOWN
+from durable_crawler.telemetry.redacted import SENSITIVE
+from durable_crawler.telemetry.requests import SERIES_MAX, STATUSES
 
 
 def page() -> str:
@@ -25,11 +31,26 @@ def page() -> str:
 Both programs show their metrics on `/metrics`, under the second name, and send them over OTLP, under the first, where
 an endpoint is given: `spec.telemetry` of a CrawlJob for its crawler, `{names.FLAG_OTLP_ENDPOINT}` and
 `{names.FLAG_OTLP_PROTOCOL}` (`{names.ENV_OTLP_ENDPOINT}`, `{names.ENV_OTLP_PROTOCOL}`; the chart's `telemetry`) for the
+operator. A crawl whose spec names no endpoint gets the operator's (`{names.ENV_CRAWLS_TELEMETRY}`; the chart's
+`telemetry.crawls.enabled`) as variables of its Pod. Headers and certificates are `spec.telemetry.headers` and `tls`
+for a crawl, and OpenTelemetry's own variables (the chart's `telemetry.headersSecret` and `telemetry.tls`) for the
 operator. What a collector does not take is dropped and counted; nothing waits for it.
+
+No metric has more than 50 series, whatever is crawled. Hosts are the {SHOWN} busiest and `other`. Over OTLP the points
+of the histograms of durations carry exemplars: for each bucket the newest page or request in it that was traced.
 
 ## The crawler
 
 {_table(crawlers.CATALOGUE)}
+
+`outcome` is one of {_words(tuple(Outcome))}, or `none`; `state` one of `done`, `deferred`, `released`, `lost`.
+`reason` is one of {_words(tuple(Wait))}; `operation` one of {_words(OPERATIONS)}. Of the host-seconds that
+were waited, `rate()` says how many hosts waited on average.
+
+`http.client.request.duration` follows the semantic conventions, without the attributes of the server: those would be a
+series for each site. Its status is one of {_words(tuple(map(str, sorted(STATUSES))))}; another one counts as the first
+of its class, and one outside of 100 to 599 as 500. `error.type` is that status where it is an error, or an outcome.
+What goes beyond {SERIES_MAX} series is counted under the method `_OTHER`.
 
 ## The operator
 
@@ -41,8 +62,17 @@ operator. What a collector does not take is dropped and counted; nothing waits f
 
 A CrawlJob is one trace, whose id follows from its UID. Its root, `{spans.CRAWL}`, is sent when the crawl is complete or
 has failed. Below it the operator sends one `{spans.ATTEMPT}` for each Pod that has ended, with the times of the
-crawler's container, and the crawler of that Pod its own spans below that. The ids follow from the UID and the attempt's
+crawler's container, and the crawler of that Pod its own spans below that: one `crawl page` for each attempt at a page
+that was chosen or has failed for good, in it a `GET` for each request on the wire, `parse` and `commit`, and `crawl
+run` for the whole process. The ids follow from the UID and the attempt's
 number. An operator that has just started sends the spans of the last hour again, with the same ids.
+
+Requests have the attributes of the HTTP client conventions: `http.request.method`, `http.response.status_code`,
+`http.request.resend_count` (redirects count), `url.full`, `server.address`, `server.port`, `network.peer.address`,
+`network.peer.port`, `network.protocol.version` and `error.type`. In URLs credentials, and the values of
+{_words(SENSITIVE)}, are `REDACTED`. The resource of a crawler's Pod has `service.name`, `service.version`,
+`service.instance.id`, `k8s.namespace.name`, `k8s.pod.name`, `k8s.pod.uid`, `k8s.node.name`, `crawljob.name`,
+`crawljob.uid` and `crawljob.attempt`.
 """
 
 

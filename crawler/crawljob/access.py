@@ -16,7 +16,7 @@ MAX_HEADERS = 32
 
 _ORIGIN_MESSAGE = "must be an origin such as https://docs.example.org: lower case, no path, no default port"
 
-_OWN_NAMES = (
+OWN_NAMES = (
     "accept",
     "accept-encoding",
     "connection",
@@ -36,7 +36,7 @@ _OWN_NAMES = (
     "via",
 )
 """Fields that the crawler sends itself, or that would change how a message is framed or what an answer means."""
-_OWN_PREFIXES = ("if-", "proxy-")
+OWN_PREFIXES = ("if-", "proxy-")
 _NAME_MESSAGE = "must not be a header that the crawler sends itself, or that frames or qualifies a request"
 
 
@@ -56,7 +56,7 @@ def _origin(given: str) -> str:
 
 def _sendable(name: str) -> str:
     lower = name.lower()
-    if lower in _OWN_NAMES or lower.startswith(_OWN_PREFIXES):
+    if lower in OWN_NAMES or lower.startswith(OWN_PREFIXES):
         raise ValueError(_NAME_MESSAGE)
     return name
 
@@ -86,8 +86,8 @@ FieldName = Annotated[
         max_length=128,
         pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$",
         json_schema_extra=cel(
-            f"!(self.lowerAscii() in {list(_OWN_NAMES)!r})"
-            + "".join(f" && !self.lowerAscii().startsWith({prefix!r})" for prefix in _OWN_PREFIXES),
+            f"!(self.lowerAscii() in {list(OWN_NAMES)!r})"
+            + "".join(f" && !self.lowerAscii().startsWith({prefix!r})" for prefix in OWN_PREFIXES),
             _NAME_MESSAGE,
         ),
     ),

@@ -18,7 +18,9 @@ from crawljob.units import ResourceQuantity
 RESERVED_LABELS = ("app.kubernetes.io/name", "app.kubernetes.io/component", "app.kubernetes.io/managed-by")
 """Labels that the operator sets itself, besides those of our own group."""
 
-RESERVED_ENVIRONMENT = frozenset({"TRACEPARENT", "OTEL_RESOURCE_ATTRIBUTES", "K8S_POD_NAME", "K8S_POD_UID"})
+RESERVED_ENVIRONMENT = frozenset(
+    {"TRACEPARENT", "OTEL_RESOURCE_ATTRIBUTES", "K8S_NODE_NAME", "K8S_POD_NAME", "K8S_POD_UID"}
+)
 """Variables that the operator sets itself."""
 
 FORBIDDEN_ANNOTATIONS = (

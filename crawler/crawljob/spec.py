@@ -1,51 +1,37 @@
 """The CrawlJob's spec: every field once, with its bounds, its default and what it means.
 
 The CRD's schema, the reference table, the command line's flags and the file in the Pod are derived from these models
-(``crawljob.crd``, ``crawljob.manifest``). What lets a crawl into private sites is in ``crawljob.access``. A field is
-here only when something obeys it. ``cel`` in a field's extra schema says to the API server what the validators say to
-everybody else; both are tested with the same rows.
+(``crawljob.crd``, ``crawljob.manifest``). Parts of it are in ``scope``, ``access`` (what lets a crawl into private
+sites), ``telemetry``, ``storage``, ``lifecycle`` and ``pod_template``. A field is here only when something obeys it.
+``cel`` in a field's extra schema says to the API server what the validators say to everybody else; both are tested with
+the same rows.
 """
 
 from __future__ import annotations
 
-import re
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Annotated, Literal, Self
 
 import ada_url
-from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from crawljob import __version__
 from crawljob.access import CaBundle, Headers, Proxy, authority
 from crawljob.lifecycle import Backoff, PodFailurePolicy, RestartPolicy
 from crawljob.model import Model, cel
-from crawljob.patterns import PATTERN_SYNTAX, UrlPatterns
+from crawljob.patterns import UrlPatterns
 from crawljob.pod_template import PodTemplate, Resources
 from crawljob.ranges import STAND_FOR_IPV4
+from crawljob.scope import Scope
 from crawljob.storage import DEFAULT_STORAGE_SIZE, Storage
+from crawljob.telemetry import Telemetry
 from crawljob.units import DurationWithin, quantity, seconds
+from crawljob.webaddress import web_address
 
 SEEDS_MAX_BYTES = 200 * 1024  # a client-side `kubectl apply` keeps the object in an annotation of at most 256 KiB
 
-URL_MAX_LENGTH = 2048
-"""Characters of a URL in its canonical form (law L10)."""
-
 DEFAULT_USER_AGENT = f"durable-crawler/{__version__} (+https://durable-crawler.io/about)"
-
-
-def _web_address(seed: str) -> str:
-    try:
-        url = ada_url.URL(seed)
-    except ValueError:
-        raise ValueError("must be an absolute http or https URL") from None
-    if url.protocol not in ("http:", "https:") or not url.hostname:
-        raise ValueError("must be an absolute http or https URL")
-    if url.username or url.password:
-        raise ValueError("must not contain credentials")
-    if len(url.href) > URL_MAX_LENGTH:
-        raise ValueError(f"must have at most {URL_MAX_LENGTH} characters once it is escaped")
-    return seed
 
 
 _SEED_RULE = "isURL(self) && url(self).getScheme() in ['http', 'https'] && url(self).getHostname() != ''"
@@ -61,24 +47,7 @@ Seed = Annotated[
         max_length=1024,
         json_schema_extra={"pattern": _SEED_PATTERN, **cel(_SEED_RULE, _SEED_MESSAGE)},
     ),
-    AfterValidator(_web_address),
-]
-
-
-def _url_pattern(pattern: str) -> str:
-    if not re.fullmatch(PATTERN_SYNTAX, pattern):
-        raise ValueError(
-            "must begin with / (path and query), * or an http or https URL's lower-case host, "
-            "and be escaped as a URL is (no spaces, no #, %C3%A9 for é)"
-        )
-    return pattern
-
-
-# In whole canonical URLs: one that cannot match any is a mistake that nobody would notice.
-Pattern = Annotated[
-    str,
-    Field(min_length=1, max_length=256, json_schema_extra={"pattern": PATTERN_SYNTAX}),
-    AfterValidator(_url_pattern),
+    AfterValidator(web_address),
 ]
 
 
@@ -120,51 +89,6 @@ Cidr = Annotated[
     ),
     AfterValidator(_network),
 ]
-
-
-class Scope(Model):
-    """Which pages belong to the crawl, besides the seeds' authorities."""
-
-    include: tuple[Pattern, ...] = Field(
-        (),
-        max_length=100,
-        description="If there are any, only URLs that one of these patterns matches, and the seeds. A pattern is "
-        "compared with the whole URL or, beginning with /, with its path and query; * is any characters, everything "
-        "else is itself: /docs/*, *.html, https://docs.example.org/*?lang=en.",
-    )
-    exclude: tuple[Pattern, ...] = Field(
-        (),
-        max_length=100,
-        description="No URL that one of these patterns matches, whatever include says; a redirect to one is not "
-        "followed. No seed may be excluded.",
-    )
-    max_depth: int = Field(16, ge=0, le=1000, description="Links followed from a seed; a seed has depth 0.")
-    max_pages: int = Field(
-        10_000,
-        ge=1,
-        le=100_000_000,
-        description="Pages that are requested at most, exact across restarts; a page counts once, at its first claim.",
-    )
-    max_links_per_page: int = Field(
-        5000,
-        ge=0,
-        le=100_000,
-        description="Distinct links taken from one page; what is above is dropped and counted.",
-    )
-    follow: tuple[Literal["a", "area", "frame", "iframe", "next"], ...] = Field(
-        ("a", "area"),
-        min_length=1,
-        max_length=5,
-        json_schema_extra={"x-kubernetes-list-type": "set"},
-        description="Elements whose references are links; next is <link rel=next>.",
-    )
-
-    @field_validator("follow")
-    @classmethod
-    def _each_once(cls, follow: tuple[str, ...]) -> tuple[str, ...]:
-        if len(set(follow)) < len(follow):
-            raise ValueError("must name each element once")
-        return follow
 
 
 class Fetch(Model):
@@ -272,36 +196,6 @@ class Listen(Model):
         description="IP address to listen on; in a Pod the operator makes it 0.0.0.0 unless it is given.",
     )
     port: int = Field(9090, ge=1, le=65535, description="TCP port.")
-
-
-class Telemetry(Model):
-    """Where traces and metrics are sent."""
-
-    endpoint: str | None = Field(
-        None,
-        min_length=8,
-        max_length=1024,
-        json_schema_extra=cel(
-            "isURL(self) && url(self).getScheme() in ['http', 'https'] && url(self).getHostname() != ''",
-            "must be an http or https URL such as http://otel-collector:4317",
-        ),
-        description="OTLP endpoint, an http or https URL such as http://otel-collector:4317; "
-        "nothing is sent without it, /metrics is always there.",
-    )
-    protocol: Literal["grpc", "http/protobuf"] = Field("grpc", description="OTLP's transport.")
-    traces_sample_ratio: float = Field(
-        0.01,
-        ge=0,
-        le=1,
-        strict=False,
-        description="Share of URLs that are traced, chosen by a hash of the URL; failed ones always are.",
-    )
-
-    @model_validator(mode="after")
-    def _endpoint_is_a_url(self) -> Self:
-        if self.endpoint is not None:
-            _web_address(self.endpoint)
-        return self
 
 
 class CrawlJobSpec(Model):

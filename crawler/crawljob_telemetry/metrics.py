@@ -9,11 +9,22 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
-Kind = Literal["counter", "gauge", "histogram"]
+Kind = Literal["counter", "updowncounter", "gauge", "histogram"]
+"""As OpenTelemetry has them: values of an ``updowncounter`` may be added up over processes, those of a ``gauge`` not."""
 Source = TypeVar("Source")
 """What a table reads its numbers from."""
+
+
+class Exemplar(NamedTuple):
+    """One observation of a histogram, and the span that says more of it."""
+
+    value: float
+    time_ns: int
+    """When it was made, in nanoseconds since the epoch."""
+    trace_id: int
+    span_id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +34,8 @@ class Buckets:
     bounds: tuple[float, ...]
     counts: tuple[int, ...]
     total: float
+    exemplars: tuple[Exemplar, ...] = ()
+    """The newest one of each bucket that has one."""
 
     @property
     def count(self) -> int:
@@ -37,6 +50,7 @@ class Histogram:
         self._bounds = bounds
         self._counts = [0] * (len(bounds) + 1)
         self._total = 0.0
+        self._exemplars: dict[int, Exemplar] = {}
 
     def observe(self, value: float) -> None:
         """Add one observation, in the histogram's unit; a negative one (a clock was set back) counts as 0."""
@@ -44,14 +58,19 @@ class Histogram:
         self._counts[bisect_left(self._bounds, value)] += 1
         self._total += value
 
+    def exemplify(self, exemplar: Exemplar) -> None:
+        """An observation that has been added is in a trace: it takes the place of its bucket's last one."""
+        self._exemplars[bisect_left(self._bounds, exemplar.value)] = exemplar
+
     def read(self) -> Buckets:
         """A copy."""
-        return Buckets(self._bounds, tuple(self._counts), self._total)
+        return Buckets(self._bounds, tuple(self._counts), self._total, tuple(dict(self._exemplars).values()))
 
 
 Value = int | float | Buckets
 Series = Mapping[tuple[str, ...], Value]
-"""Values by the attributes' values, in the order of ``Metric.attributes``; ``()`` where there are none."""
+"""Values by the attributes' values, in the order of ``Metric.attributes``; ``()`` where there are none. An attribute
+that is empty is not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +83,11 @@ class Metric(Generic[Source]):
     description: str
     read: Callable[[Source], Series]
     attributes: tuple[str, ...] = ()
+
+    @property
+    def prometheus_type(self) -> str:
+        """The type in Prometheus, which has no other for what goes up and down."""
+        return "gauge" if self.kind == "updowncounter" else self.kind
 
     @property
     def prometheus_name(self) -> str:

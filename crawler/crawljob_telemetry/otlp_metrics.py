@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from opentelemetry.sdk.metrics import Exemplar
 from opentelemetry.sdk.metrics.export import (
     AggregationTemporality,
     Gauge,
@@ -28,7 +29,12 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from crawljob_telemetry.metrics import Buckets, Collected, Metric, Series, Value
 
+_NUMBERS = frozenset({"http.response.status_code"})
+"""Attributes whose values are integers by the semantic conventions."""
+
 _CUMULATIVE = AggregationTemporality.CUMULATIVE
+
+Attributes = dict[str, str | int]
 
 
 class MetricSignal:
@@ -89,7 +95,7 @@ class MetricSignal:
 
     def _metric(self, metric: Metric[Any], series: Series, now_ns: int) -> MetricData:
         points = [
-            (dict(zip(metric.attributes, values, strict=True)), self._series_since[metric.name, values], value)
+            (_attributes(metric, values), self._series_since[metric.name, values], value)
             for values, value in series.items()
         ]
         data: Gauge | Sum | HistogramData
@@ -100,8 +106,14 @@ class MetricSignal:
             numbers = [
                 NumberDataPoint(attributes, since, now_ns, _number(value)) for attributes, since, value in points
             ]
-            data = Gauge(numbers) if metric.kind == "gauge" else Sum(numbers, _CUMULATIVE, is_monotonic=True)
+            monotonic = metric.kind == "counter"
+            data = Gauge(numbers) if metric.kind == "gauge" else Sum(numbers, _CUMULATIVE, is_monotonic=monotonic)
         return MetricData(metric.name, metric.description, metric.unit, data)
+
+
+def _attributes(metric: Metric[Any], values: tuple[str, ...]) -> Attributes:
+    named = zip(metric.attributes, values, strict=True)
+    return {name: int(value) if name in _NUMBERS else value for name, value in named if value}
 
 
 def _number(value: Value) -> int | float:
@@ -109,7 +121,7 @@ def _number(value: Value) -> int | float:
     return value
 
 
-def _histogram(attributes: dict[str, str], since: int, now_ns: int, value: Value) -> HistogramDataPoint:
+def _histogram(attributes: Attributes, since: int, now_ns: int, value: Value) -> HistogramDataPoint:
     assert isinstance(value, Buckets), "a histogram has buckets"
     # Neither extreme is known: the protocol leaves them out, and so does the encoder when they are absent.
     return HistogramDataPoint(
@@ -122,4 +134,5 @@ def _histogram(attributes: dict[str, str], since: int, now_ns: int, value: Value
         value.bounds,
         None,  # type: ignore[arg-type]
         None,  # type: ignore[arg-type]
+        [Exemplar({}, shown.value, shown.time_ns, shown.span_id, shown.trace_id) for shown in value.exemplars],
     )

@@ -43,14 +43,19 @@ class SpanQueue(Generic[Item]):
         self._put = 0
         self._taken = 0
 
+    @property
+    def batch_waits(self) -> bool:
+        """Whether there is enough for a whole batch."""
+        return self._put - self._taken >= BATCH_SPANS
+
     def put(self, item: Item) -> bool:
-        """Queue an item, or count its spans as dropped when the queue is full; true when a whole batch waits."""
+        """Queue an item; false where the queue is full, and its spans are counted as dropped."""
         if self._put - self._taken + item.spans > QUEUED_SPANS_MAX:
             self.counts["dropped"] += item.spans
             return False
         self._put += item.spans
         self._items.append(item)
-        return self._put - self._taken >= BATCH_SPANS
+        return True
 
     def take(self) -> Item | None:
         """The oldest item; ``None`` when there is none."""

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
 
-from crawljob.access import Header
+from crawljob.access import KeyRef
 from crawljob.problems import InvalidInputError, Problem
 from crawljob.spec import Fetch
+from crawljob_telemetry.credentials import Credentials
 from durable_crawler.addresses import Network, refusal
 from durable_crawler.urls import authority, origin
 
@@ -44,6 +45,8 @@ class Access:
     headers: OriginHeaders = field(default_factory=OriginHeaders)
     tls: ssl.SSLContext | None = None
     """Trusts more than the system's authorities; ``None`` where those are enough."""
+    telemetry: Credentials = field(default_factory=Credentials)
+    """For the collector, which is no site: ``access_telemetry`` reads it."""
 
 
 def read(
@@ -73,7 +76,7 @@ def _headers(fetch: Fetch, folder: Path | None, problems: list[Problem]) -> Orig
     found: dict[str, dict[str, str]] = {}
     for number, header in enumerate(fetch.headers):
         try:
-            found.setdefault(header.origin, {})[header.name] = _value(header, folder)
+            found.setdefault(header.origin, {})[header.name] = value(header.value_from.secret_key_ref, folder)
         except ValueError as error:
             problems.append(Problem(f"spec.fetch.headers[{number}].valueFrom.secretKeyRef", str(error)))
     return OriginHeaders(found)
@@ -87,20 +90,19 @@ def _refused(proxy: str, allowed: Sequence[Network]) -> str | None:
     return None
 
 
-def _value(header: Header, folder: Path) -> str:
+def value(source: KeyRef, folder: Path) -> str:
     """A header's value. Raises ``ValueError`` with what is wrong with its file, which is all that may be told."""
-    source = header.value_from.secret_key_ref
     path = folder / source.name / source.key
-    raw = _bytes(path, VALUE_MAX_BYTES).removesuffix(b"\n")  # editors and `echo` leave one
+    raw = content(path, VALUE_MAX_BYTES).removesuffix(b"\n")  # editors and `echo` leave one
     try:
-        value = raw.decode()
+        text = raw.decode()
     except UnicodeDecodeError:
         raise ValueError(f"{path} is not UTF-8 text") from None
-    if not value.strip():
+    if not text.strip():
         raise ValueError(f"{path} is empty")
-    if any(ord(character) < 0x20 or 0x7F <= ord(character) < 0xA0 for character in value):
+    if any(ord(character) < 0x20 or 0x7F <= ord(character) < 0xA0 for character in text):
         raise ValueError(f"{path} has a control character or a second line, which no header may have")
-    return value
+    return text
 
 
 def _trusting(fetch: Fetch, path: Path | None, problems: list[Problem]) -> ssl.SSLContext | None:
@@ -113,17 +115,24 @@ def _trusting(fetch: Fetch, path: Path | None, problems: list[Problem]) -> ssl.S
     context = ssl.create_default_context()
     context.set_alpn_protocols(("http/1.1",))
     try:
-        # Text between certificates is a comment in any language.
-        text = _bytes(path, CA_MAX_BYTES).decode("ascii", "replace").replace("\ufffd", "?")
-        context.load_verify_locations(cadata=text or "\n")
-    except ssl.SSLError:
-        problems.append(Problem("--ca-bundle", f"{path} does not hold PEM certificates, or not whole ones"))
+        certificates(context, path)
     except ValueError as error:
         problems.append(Problem("--ca-bundle", str(error)))
     return context
 
 
-def _bytes(path: Path, limit: int) -> bytes:
+def certificates(context: ssl.SSLContext, path: Path) -> None:
+    """Let ``context`` trust a file's certificates. Raises ``ValueError`` with what is wrong with it."""
+    # Text between certificates is a comment in any language.
+    text = content(path, CA_MAX_BYTES).decode("ascii", "replace").replace("\ufffd", "?")
+    try:
+        context.load_verify_locations(cadata=text or "\n")
+    except ssl.SSLError:
+        raise ValueError(f"{path} does not hold PEM certificates, or not whole ones") from None
+
+
+def content(path: Path, limit: int) -> bytes:
+    """A file's bytes. Raises ``ValueError`` when it cannot be read or is longer than ``limit``."""
     try:
         with path.open("rb") as file:
             raw = file.read(limit + 2)

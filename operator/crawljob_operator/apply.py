@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from crawljob.spec import CrawlJobSpec
+from crawljob.telemetry import Telemetry
 from crawljob_operator import render
 from crawljob_operator.actions import (
     Action,
@@ -53,9 +54,18 @@ class Applied:
 
 
 async def apply(
-    kube: Kube, job: Job, actions: tuple[Action, ...], default_image: str, network: NetworkSettings
+    kube: Kube,
+    job: Job,
+    actions: tuple[Action, ...],
+    default_image: str,
+    network: NetworkSettings,
+    *,
+    collector: Telemetry | None = None,
 ) -> Applied:
-    """Execute. Raises ``ApiError`` or a network error where asking again later may help."""
+    """Execute; the image, the settings and the collector are for what is created.
+
+    Raises ``ApiError`` or a network error where asking again later may help.
+    """
     changed, resize_refused, volume_open = False, None, False
     for action in actions:
         match action:
@@ -79,7 +89,7 @@ async def apply(
                     volume_open = resize_refused is not None
             case CreateVolume() | CreateConfig() | CreatePolicy() | CreatePod():
                 assert job.spec is not None, "nothing is created from a spec that cannot be read"
-                resource, body = _rendered(action, job, job.spec, default_image, network)
+                resource, body = _rendered(action, job, job.spec, default_image, network=network, collector=collector)
                 refused = await _create(kube, resource, body)
                 if refused is not None:
                     return Applied(changed=True, refused=refused, resize_refused=resize_refused)
@@ -92,7 +102,9 @@ def _rendered(
     job: Job,
     spec: CrawlJobSpec,
     default_image: str,
+    *,
     network: NetworkSettings,
+    collector: Telemetry | None,
 ) -> tuple[Resource, Raw]:
     match action:
         case CreateVolume():
@@ -102,7 +114,7 @@ def _rendered(
         case CreatePolicy():
             return POLICIES, render.policy(job, spec, network)
         case CreatePod(attempt, limit_seconds):
-            return PODS, render.pod(job, spec, attempt, default_image, limit_seconds)
+            return PODS, render.pod(job, spec, attempt, default_image, limit_seconds, collector=collector)
 
 
 async def _delete(kube: Kube, resource: Resource, namespace: str, name: str, uid: str) -> None:

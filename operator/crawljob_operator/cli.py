@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from crawljob import __version__
 from crawljob.problems import InvalidInputError
-from crawljob.spec import Telemetry as TelemetrySpec
+from crawljob.telemetry import Telemetry as TelemetrySpec
 from crawljob_operator import logs, names, netsettings
 from crawljob_operator.handlers import Watches
 from crawljob_operator.health import CannotListenError, HealthServer
@@ -47,6 +47,8 @@ class Options:
     progress_interval: float = names.DEFAULT_PROGRESS_SECONDS
     network: NetworkSettings = field(default_factory=NetworkSettings)
     telemetry: TelemetrySpec = field(default_factory=TelemetrySpec)
+    crawls_telemetry: bool = True
+    """Whether crawls that name no collector send to ours."""
 
 
 async def operate(options: Options) -> int:
@@ -59,7 +61,14 @@ async def operate(options: Options) -> int:
         await Kube.connect(telemetry) as kube,
         ProgressReader(options.progress_interval) as progress,
     ):
-        reconciler = Reconciler(kube, progress, options.crawler_image, options.network, observer=telemetry)
+        reconciler = Reconciler(
+            kube,
+            progress,
+            options.crawler_image,
+            options.network,
+            collector=options.telemetry if options.crawls_telemetry else None,
+            observer=telemetry,
+        )
         handler = Reporting(kube, reconciler.reconcile)
         queue = WorkQueue(handler, observer=telemetry, ordinary=(ApiError, *NETWORK_ERRORS))
         telemetry.stats.queue_depth = queue.depth
@@ -216,7 +225,8 @@ def _network(_: click.Context, __: click.Parameter, value: str | None) -> Networ
     names.FLAG_OTLP_ENDPOINT,
     envvar=names.ENV_OTLP_ENDPOINT,
     callback=_web_address,
-    help="Collector that gets the operator's own metrics and the spans of attempts; nothing is sent without it.",
+    help="Collector that gets the operator's own metrics and the spans of attempts; nothing is sent without it. "
+    "OpenTelemetry's variables for headers and certificates are obeyed.",
 )
 @click.option(
     names.FLAG_OTLP_PROTOCOL,
@@ -225,6 +235,14 @@ def _network(_: click.Context, __: click.Parameter, value: str | None) -> Networ
     show_default=True,
     type=click.Choice(["grpc", "http/protobuf"]),
     help="OTLP's transport.",
+)
+@click.option(
+    f"{names.FLAG_CRAWLS_TELEMETRY}/--no-{names.FLAG_CRAWLS_TELEMETRY.removeprefix('--')}",
+    "crawls_telemetry",
+    envvar=names.ENV_CRAWLS_TELEMETRY,
+    default=True,
+    show_default=True,
+    help="Whether crawls whose spec names no collector send to the same one.",
 )
 @click.option(
     names.FLAG_LOG_LEVEL,
@@ -243,6 +261,7 @@ def main(
     network: NetworkSettings,
     otlp_endpoint: str | None,
     otlp_protocol: Literal["grpc", "http/protobuf"],
+    crawls_telemetry: bool,
     log_level: str,
 ) -> None:
     """Watch CrawlJobs and give each one a volume and exactly one crawler Pod, until its crawl is done."""
@@ -255,6 +274,7 @@ def main(
         progress_interval,
         network,
         TelemetrySpec(endpoint=otlp_endpoint, protocol=otlp_protocol),
+        crawls_telemetry,
     )
     sys.exit(asyncio.run(_to_the_end(options)))
 

@@ -38,6 +38,7 @@ CONFIG_DIR: Final = "/etc/crawljob"
 SECRET_DIR: Final = "/etc/crawljob-secrets"  # noqa: S105 - a path
 """A folder for each Secret that the spec names, in it a file for each key."""
 CA_DIR: Final = "/etc/crawljob-ca"
+TELEMETRY_CA_DIR: Final = "/etc/crawljob-telemetry-ca"
 CA_FILE: Final = "ca.pem"
 DATA_DIR: Final = "/data"
 FRONTIER: Final = f"{DATA_DIR}/frontier.db"
@@ -57,7 +58,9 @@ ENV_NETWORK_POLICY: Final = "NETWORK_POLICY"
 ENV_LOG_LEVEL: Final = "LOG_LEVEL"
 ENV_OTLP_ENDPOINT: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"
 ENV_OTLP_PROTOCOL: Final = "OTEL_EXPORTER_OTLP_PROTOCOL"
-"""OpenTelemetry's own variables: the operator itself sends to where they say. Crawls have a field of their own."""
+"""OpenTelemetry's own variables: the operator itself sends to where they say. It gives them to crawls that name no
+endpoint in their spec."""
+ENV_CRAWLS_TELEMETRY: Final = "CRAWLS_TELEMETRY"
 
 FLAG_CRAWLER_IMAGE: Final = "--crawler-image"
 FLAG_NAMESPACE: Final = "--namespace"
@@ -68,6 +71,7 @@ FLAG_NETWORK_POLICY: Final = "--network-policy"
 FLAG_LOG_LEVEL: Final = "--log-level"
 FLAG_OTLP_ENDPOINT: Final = "--otlp-endpoint"
 FLAG_OTLP_PROTOCOL: Final = "--otlp-protocol"
+FLAG_CRAWLS_TELEMETRY: Final = "--crawls-telemetry"
 
 DEFAULT_LISTEN: Final = "0.0.0.0:8080"
 DEFAULT_RESYNC_SECONDS: Final = 300.0

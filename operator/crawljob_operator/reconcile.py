@@ -16,6 +16,7 @@ from crawljob import manifest
 from crawljob.problems import InvalidInputError, Problem
 from crawljob.spec import CrawlJobSpec
 from crawljob.status import CrawlJobStatus
+from crawljob.telemetry import Telemetry
 from crawljob_operator import names, network, render
 from crawljob_operator.announce import announce
 from crawljob_operator.apply import Refused, apply
@@ -67,6 +68,7 @@ class Reconciler:
         crawler_image: str,
         network_settings: NetworkSettings,
         *,
+        collector: Telemetry | None = None,
         clock: Callable[[], datetime] | None = None,
         observer: Observer | None = None,
     ) -> None:
@@ -74,6 +76,7 @@ class Reconciler:
         self._progress = progress
         self._image = crawler_image
         self._network = network_settings
+        self._collector = collector
         self._now = clock or (lambda: datetime.now(UTC))
         self._observer = observer or Observer()
         self._refusals: dict[str, _Refusals] = {}
@@ -103,7 +106,7 @@ class Reconciler:
         if patch:
             self._observer.written(job, decision.status)
             await self._announce(job, decision, now)
-        applied = await apply(self._kube, job, decision.actions, self._image, self._network)
+        applied = await apply(self._kube, job, decision.actions, self._image, self._network, collector=self._collector)
         if seen.pod is not None and seen.pod.owner_uid == job.uid and seen.pod.running_since is not None:
             self._tidied[job.uid] = (seen.pod.uid, seen.config_name)
         _remember(self._refusals, job, applied.refused, accepted=applied.changed, now=now)

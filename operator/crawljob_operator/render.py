@@ -10,8 +10,10 @@ import json
 from typing import Any
 
 from crawljob import API_GROUP, API_VERSION, KIND, manifest
+from crawljob.access import CaBundle
 from crawljob.pod_template import PodTemplate
 from crawljob.spec import CrawlJobSpec, Listen
+from crawljob.telemetry import CERTIFICATE_KEY, PRIVATE_KEY, Telemetry
 from crawljob_operator import identity, names, network
 from crawljob_operator.netsettings import NetworkSettings
 from crawljob_operator.observed import Job
@@ -107,10 +109,18 @@ def policy(job: Job, spec: CrawlJobSpec, settings: NetworkSettings) -> Body:
     }
 
 
-def pod(job: Job, spec: CrawlJobSpec, attempt: int, default_image: str, limit_seconds: int | None = None) -> Body:
+def pod(
+    job: Job,
+    spec: CrawlJobSpec,
+    attempt: int,
+    default_image: str,
+    limit_seconds: int | None = None,
+    *,
+    collector: Telemetry | None = None,
+) -> Body:
     """The Pod of one attempt; it fits the restricted profile of the Pod Security Standards.
 
-    ``limit_seconds`` is when the kubelet ends it.
+    ``limit_seconds`` is when the kubelet ends it; ``collector`` gets the telemetry of a crawl that names none.
     """
     labels = {
         **spec.pod_template.labels,
@@ -141,7 +151,7 @@ def pod(job: Job, spec: CrawlJobSpec, attempt: int, default_image: str, limit_se
                 "fsGroupChangePolicy": "OnRootMismatch",
                 "seccompProfile": {"type": "RuntimeDefault"},
             },
-            "containers": [_container(job, spec, attempt, default_image)],
+            "containers": [_container(job, spec, attempt, default_image, collector)],
             "volumes": [
                 {"name": names.CONFIG_VOLUME, "configMap": {"name": config_name(job, spec)}},
                 {"name": _DATA_VOLUME, "persistentVolumeClaim": {"claimName": claim_name(job, spec)}},
@@ -165,14 +175,18 @@ def _placement(template: PodTemplate) -> Body:
     return template.model_dump(mode="json", by_alias=True, include=fields, exclude_defaults=True)
 
 
-def _container(job: Job, spec: CrawlJobSpec, attempt: int, default_image: str) -> Body:
+def _container(job: Job, spec: CrawlJobSpec, attempt: int, default_image: str, collector: Telemetry | None) -> Body:
     resources = spec.pod_template.resources
     return {
         "name": names.CONTAINER,
         "image": spec.image or default_image,
         **({"imagePullPolicy": spec.image_pull_policy} if spec.image_pull_policy else {}),
         "args": _arguments(spec),
-        "env": [*_environment(job, attempt), *_own_environment(spec.pod_template)],
+        "env": [
+            *_environment(job, attempt),
+            *_default_collector(spec, collector),
+            *_own_environment(spec.pod_template),
+        ],
         "ports": [{"name": names.PORT_NAME, "containerPort": spec.listen.port, "protocol": "TCP"}],
         "resources": {
             key: dict(values)
@@ -196,9 +210,30 @@ def _container(job: Job, spec: CrawlJobSpec, attempt: int, default_image: str) -
 
 
 def _arguments(spec: CrawlJobSpec) -> list[str]:
-    secrets = ["--secret-dir", names.SECRET_DIR] if spec.fetch.headers else []
-    certificates = ["--ca-bundle", f"{names.CA_DIR}/{names.CA_FILE}"] if spec.fetch.ca_bundle else []
-    return ["run", "-f", f"{names.CONFIG_DIR}/{names.CONFIG_FILE}", "--db", names.FRONTIER, *secrets, *certificates]
+    given = [
+        ("--secret-dir", names.SECRET_DIR, _secrets(spec)),
+        ("--ca-bundle", f"{names.CA_DIR}/{names.CA_FILE}", spec.fetch.ca_bundle),
+        ("--telemetry-ca", f"{names.TELEMETRY_CA_DIR}/{names.CA_FILE}", _telemetry_ca(spec)),
+    ]
+    files = [word for flag, path, wanted in given if wanted for word in (flag, path)]
+    return ["run", "-f", f"{names.CONFIG_DIR}/{names.CONFIG_FILE}", "--db", names.FRONTIER, *files]
+
+
+def _secrets(spec: CrawlJobSpec) -> dict[str, set[str]]:
+    """The keys that are read of each Secret."""
+    sources = [header.value_from for header in spec.fetch.headers]
+    sources += [header.value_from for header in spec.telemetry.headers]
+    keys: dict[str, set[str]] = {}
+    for source in (source.secret_key_ref for source in sources):
+        keys.setdefault(source.name, set()).add(source.key)
+    client = None if spec.telemetry.tls is None else spec.telemetry.tls.client_certificate
+    if client is not None:
+        keys.setdefault(client.secret_name, set()).update((CERTIFICATE_KEY, PRIVATE_KEY))
+    return keys
+
+
+def _telemetry_ca(spec: CrawlJobSpec) -> CaBundle | None:
+    return None if spec.telemetry.tls is None else spec.telemetry.tls.ca
 
 
 def _access(spec: CrawlJobSpec) -> list[tuple[Body, Body]]:
@@ -206,21 +241,23 @@ def _access(spec: CrawlJobSpec) -> list[tuple[Body, Body]]:
 
     None is optional: the kubelet starts the Pod when all are there, and says in Events which one is not.
     """
-    keys: dict[str, set[str]] = {}
-    for header in spec.fetch.headers:
-        source = header.value_from.secret_key_ref
-        keys.setdefault(source.name, set()).add(source.key)
+    keys = _secrets(spec)
     found = [
         _files(f"secret-{number}", "secret", secret, {key: key for key in keys[secret]}, f"{names.SECRET_DIR}/{secret}")
         for number, secret in enumerate(sorted(keys))
     ]
     if spec.fetch.ca_bundle is not None:
-        secret, config_map = spec.fetch.ca_bundle.secret_key_ref, spec.fetch.ca_bundle.config_map_key_ref
-        bundle = secret or config_map
-        assert bundle is not None, "the contract admits exactly one"
-        kind = "configMap" if secret is None else "secret"
-        found.append(_files("ca", kind, bundle.name, {bundle.key: names.CA_FILE}, names.CA_DIR))
+        found.append(_certificates("ca", spec.fetch.ca_bundle, names.CA_DIR))
+    if (telemetry_ca := _telemetry_ca(spec)) is not None:
+        found.append(_certificates("telemetry-ca", telemetry_ca, names.TELEMETRY_CA_DIR))
     return found
+
+
+def _certificates(name: str, bundle: CaBundle, folder: str) -> tuple[Body, Body]:
+    source = bundle.secret_key_ref or bundle.config_map_key_ref
+    assert source is not None, "the contract admits exactly one"
+    kind = "configMap" if bundle.secret_key_ref is None else "secret"
+    return _files(name, kind, source.name, {source.key: names.CA_FILE}, folder)
 
 
 def _files(name: str, kind: str, source: str, paths: dict[str, str], folder: str) -> tuple[Body, Body]:
@@ -258,6 +295,7 @@ def _environment(job: Job, attempt: int) -> list[Body]:
         "k8s.namespace.name": job.namespace,
         "k8s.pod.name": "$(K8S_POD_NAME)",
         "k8s.pod.uid": "$(K8S_POD_UID)",
+        "k8s.node.name": "$(K8S_NODE_NAME)",
         "crawljob.name": job.name,
         "crawljob.uid": job.uid,
         "crawljob.attempt": str(attempt),
@@ -265,9 +303,24 @@ def _environment(job: Job, attempt: int) -> list[Body]:
     return [
         {"name": "K8S_POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
         {"name": "K8S_POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},
+        {"name": "K8S_NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
         {"name": names.ENV_RESOURCE_ATTRIBUTES, "value": ",".join(f"{k}={v}" for k, v in attributes.items())},
         {"name": names.ENV_TRACEPARENT, "value": identity.traceparent(job.uid, attempt)},
     ]
+
+
+def _default_collector(spec: CrawlJobSpec, collector: Telemetry | None) -> list[Body]:
+    """Where a crawl's telemetry goes that names no endpoint of its own, neither in the spec nor as a variable.
+
+    A variable of the Pod, and neither in the file nor in the hash: another collector restarts no crawl.
+    """
+    taken = {variable.name for variable in spec.pod_template.env}
+    if collector is None or collector.endpoint is None or spec.telemetry.endpoint is not None:
+        return []
+    if names.ENV_OTLP_ENDPOINT in taken:
+        return []
+    wanted = {names.ENV_OTLP_ENDPOINT: collector.endpoint, names.ENV_OTLP_PROTOCOL: collector.protocol}
+    return [{"name": name, "value": value} for name, value in wanted.items() if name not in taken]
 
 
 def _own_environment(template: PodTemplate) -> list[Body]:

@@ -33,6 +33,19 @@ def proxy(url: str = "http://proxy.example.com:3128", *, filters: bool = True) -
     return {"fetch": {"proxy": {"url": url, "proxyFiltersAddresses": filters}}}
 
 
+TLS = {"ca": {"configMapKeyRef": REF}, "clientCertificate": {"secretName": "client"}}
+
+
+def sent(name: str = "X-Api-Key") -> dict[str, Any]:
+    """A header for a collector."""
+    return {"name": name, "valueFrom": {"secretKeyRef": REF}}
+
+
+def telemetry(endpoint: str = "https://collector.example.com:4317", **fields: Any) -> dict[str, Any]:
+    """A spec with a collector."""
+    return {"telemetry": {"endpoint": endpoint, **fields}}
+
+
 BAD: list[tuple[str, dict[str, Any], str]] = [
     ("no seed", {"seeds": []}, "spec.seeds"),
     ("seed of another scheme", {"seeds": ["https://ok.example/", "ftp://files.example/"]}, "spec.seeds[1]"),
@@ -61,6 +74,17 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("access mode", {"storage": {"accessModes": ["ReadWriteMany"]}}, "spec.storage.accessModes[0]"),
     ("backoff", {"restartPolicy": {"backoff": {"initialSeconds": 60, "maxSeconds": 10}}}, "spec.restartPolicy.backoff"),
     ("telemetry", {"telemetry": {"endpoint": "grpc://collector:4317"}}, "spec.telemetry.endpoint"),
+    ("telemetry headers for nobody", {"telemetry": {"headers": [sent()]}}, "spec.telemetry"),
+    ("telemetry header twice", telemetry(headers=[sent(), sent("x-api-key")]), "spec.telemetry.headers"),
+    *(
+        (f"telemetry header {name}", telemetry(headers=[sent(name)]), "spec.telemetry.headers[0].name")
+        for name in ("Content-Type", "Host", "grpc-timeout", "Trace-Bin", "Proxy-Authorization", "X Y", "x!", "")
+    ),
+    ("telemetry without encryption", telemetry("http://c:4317", tls=TLS), "spec.telemetry"),
+    ("telemetry's certificates for nobody", {"telemetry": {"tls": TLS}}, "spec.telemetry"),
+    ("telemetry's tls without anything", telemetry(tls={}), "spec.telemetry.tls"),
+    ("telemetry's certificates from nowhere", telemetry(tls={"ca": {}}), "spec.telemetry.tls.ca"),
+    ("telemetry unverified", telemetry(tls={**TLS, "insecureSkipVerify": True}), "spec.telemetry.tls"),
     ("both volumes", {"storage": {"existingClaim": "kept", "size": "1Gi"}}, "spec.storage"),
     ("claim's name", {"storage": {"existingClaim": "No Claim"}}, "spec.storage.existingClaim"),
     ("no deadline", {"activeDeadlineSeconds": 0}, "spec.activeDeadlineSeconds"),
@@ -140,8 +164,8 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("privilege", {"podTemplate": {"serviceAccountName": "admin"}}, "spec.podTemplate.serviceAccountName"),
 ]
 
-OUR_WAY = {"seed without a host", "telemetry"}
-"""The first is http://nowhere/ to WHATWG and so to us; the second we refuse by the name of its parent."""
+OUR_WAY = {"seed without a host"}
+"""Which is http://nowhere/ to WHATWG and so to us."""
 
 GOOD: list[tuple[str, dict[str, Any]]] = [
     ("the smallest", {}),
@@ -193,6 +217,9 @@ GOOD: list[tuple[str, dict[str, Any]]] = [
         {"seeds": ["http://[2001:db8::1]:81/"], **headers(header(origin="http://[2001:db8::1]:81"))},
     ),
     ("proxy", proxy("http://[2001:db8::1]:3128/")),
+    ("telemetry", telemetry(tls=TLS, headers=[sent(f"X-{n}-{'a' * 100}") for n in range(32)])),
+    ("telemetry in upper case", telemetry("HTTPS://Collector.example.com", tls={"ca": {"secretKeyRef": REF}})),
+    ("telemetry in clear", telemetry("http://collector:4317", headers=[sent()], protocol="http/protobuf")),
     ("certificates", {"fetch": {"caBundle": {"configMapKeyRef": REF}}}),
     ("resources", {"podTemplate": {"resources": {"requests": {"cpu": 1}, "limits": {"memory": "512Mi"}}}}),
 ]

@@ -41,6 +41,10 @@ OTHER_VALUES: dict[str, Any] = {
     "networkPolicy.collector.ports": [{"protocol": "TCP", "port": "otlp-grpc"}],
     "telemetry.endpoint": "http://collector:4317",
     "telemetry.protocol": "http/protobuf",
+    "telemetry.crawls.enabled": False,
+    "telemetry.headersSecret": "otlp-headers",
+    "telemetry.tls.caSecret": "otlp-ca",
+    "telemetry.tls.clientSecret": "otlp-client",
     "crds.enabled": False,
     "crds.keep": False,
     "resources.requests.cpu": "50m",
@@ -198,6 +202,29 @@ def test_every_rendered_pod_fits_the_restricted_profile(values: dict[str, Any], 
         (container,) = pod["spec"]["containers"]
         assert container["securityContext"]["readOnlyRootFilesystem"] is True
         assert container["resources"]["limits"]["memory"]
+
+
+def test_the_operator_gets_what_a_collector_wants_to_see(render: Render) -> None:
+    """As OpenTelemetry's variables have it: the header from a Secret, the certificates as files."""
+    telemetry = {"headersSecret": "h", "tls": {"caSecret": "a", "clientSecret": "c"}}
+    pod = _one(render({"telemetry": telemetry}), "Deployment")["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    environment = {variable.pop("name"): variable for variable in container["env"]}
+    assert environment["OTEL_EXPORTER_OTLP_HEADERS"] == {"valueFrom": {"secretKeyRef": {"name": "h", "key": "headers"}}}
+    folders = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+    files = {
+        f"{folders[volume['name']]}/{item['path']}": (volume["secret"]["secretName"], item["key"])
+        for volume in pod["volumes"]
+        for item in volume["secret"]["items"]
+    }
+    wanted = {"CERTIFICATE": ("a", "ca.crt"), "CLIENT_CERTIFICATE": ("c", "tls.crt"), "CLIENT_KEY": ("c", "tls.key")}
+    assert {name: files[environment[f"OTEL_EXPORTER_OTLP_{name}"]["value"]] for name in wanted} == wanted
+    assert pod["securityContext"]["fsGroup"] == 65532
+
+
+def test_values_of_a_chart_that_had_less_still_render(render: Render) -> None:
+    """As ``helm upgrade --reuse-values`` brings them along."""
+    assert render({"telemetry": {"crawls": None, "tls": None, "headersSecret": None}}) == render({})
 
 
 def test_the_profile_check_sees_what_is_missing() -> None:

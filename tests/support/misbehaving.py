@@ -203,6 +203,13 @@ class Authority:
         context.load_cert_chain(self._folder / "s.pem", self._folder / "s.key")
         return context
 
+    def client(self, folder: Path) -> None:
+        """A client's certificate and its key, as a Secret of the type kubernetes.io/tls has them."""
+        folder.mkdir(parents=True, exist_ok=True)
+        certificate, key = str(folder / "tls.crt"), str(folder / "tls.key")
+        self._openssl("req", "-new", *_KEY, "-keyout", key, "-out", "c.csr", "-subj", "/CN=client")
+        self._openssl("x509", "-req", "-in", "c.csr", "-out", certificate, "-CA", "ca.pem", "-CAkey", "ca.key")
+
     def _openssl(self, *arguments: str) -> None:
         subprocess.run(["openssl", *arguments], cwd=self._folder, check=True, capture_output=True, timeout=60)
 

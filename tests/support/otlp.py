@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any, Literal
 
 import grpc  # type: ignore[import-untyped]
@@ -28,6 +30,10 @@ class Collector:
         self.traces: list[trace_service_pb2.ExportTraceServiceRequest] = []
         self.metrics: list[metrics_service_pb2.ExportMetricsServiceRequest] = []
         self.refuses: Callable[[Any], bool] = lambda _: False
+        self.wants: tuple[str, str] | None = None
+        """A header, in lower case, without which nothing is taken."""
+        self.turned_away = 0
+        """Exports that came without it."""
         self.endpoint = ""
         self._changed = threading.Condition()
 
@@ -40,6 +46,14 @@ class Collector:
                 (self.traces if traces else self.metrics).append(request)
             self._changed.notify_all()
         return taken
+
+    def lets_in(self, headers: Iterable[tuple[str, str]]) -> bool:
+        """Whether an export brings what it must; counted where it does not."""
+        with self._changed:
+            known = self.wants is None or self.wants in {(name.lower(), value) for name, value in headers}
+            self.turned_away += not known
+            self._changed.notify_all()
+        return known
 
     async def wait_until(self, condition: Callable[[], bool]) -> None:
         """Until something that arrived makes ``condition`` true."""
@@ -67,12 +81,14 @@ class Collector:
 
 
 @contextlib.contextmanager
-def grpc_collector() -> Iterator[Collector]:
-    """Over gRPC."""
+def grpc_collector(tls: Path | None = None) -> Iterator[Collector]:
+    """Over gRPC; with a folder of ``misbehaving.Authority`` over TLS, for clients with a certificate of it only."""
     collector = Collector()
 
     def export(reply: Any) -> Callable[[Any, grpc.ServicerContext], Any]:
         def method(request: Any, context: grpc.ServicerContext) -> Any:
+            if not collector.lets_in(context.invocation_metadata()):
+                context.abort(grpc.StatusCode.UNAUTHENTICATED, "who are you?")
             if not collector.take(request):
                 context.abort(grpc.StatusCode.UNAVAILABLE, "not now")
             return reply
@@ -87,7 +103,12 @@ def grpc_collector() -> Iterator[Collector]:
         server = grpc.server(pool)
         trace_service_pb2_grpc.add_TraceServiceServicer_to_server(traces, server)  # type: ignore[no-untyped-call]
         metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server(metrics, server)  # type: ignore[no-untyped-call]
-        collector.endpoint = f"http://127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+        if tls is None:
+            collector.endpoint = f"http://127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+        else:
+            pair = ((tls / "s.key").read_bytes(), (tls / "s.pem").read_bytes())
+            secured = grpc.ssl_server_credentials([pair], (tls / "ca.pem").read_bytes(), require_client_auth=True)
+            collector.endpoint = f"https://127.0.0.1:{server.add_secure_port('127.0.0.1:0', secured)}"
         server.start()
         try:
             yield collector
@@ -96,8 +117,8 @@ def grpc_collector() -> Iterator[Collector]:
 
 
 @contextlib.contextmanager
-def http_collector() -> Iterator[Collector]:
-    """Over HTTP."""
+def http_collector(tls: Path | None = None) -> Iterator[Collector]:
+    """Over HTTP; TLS as above."""
     collector = Collector()
 
     class Handler(BaseHTTPRequestHandler):
@@ -108,7 +129,10 @@ def http_collector() -> Iterator[Collector]:
                 "/v1/metrics": metrics_service_pb2.ExportMetricsServiceRequest,
             }
             request = kinds[self.path].FromString(body)
-            self.send_response(200 if collector.take(request) else 503)
+            if not collector.lets_in(self.headers.items()):
+                self.send_response(401)
+            else:
+                self.send_response(200 if collector.take(request) else 503)
             self.send_header("Content-Length", "0")
             self.end_headers()
 
@@ -117,9 +141,17 @@ def http_collector() -> Iterator[Collector]:
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.daemon_threads = True
+        scheme = "http"
+        if tls is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_verify_locations(tls / "ca.pem")
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.load_cert_chain(tls / "s.pem", tls / "s.key")
+            server.socket = context.wrap_socket(server.socket, server_side=True)
+            scheme = "https"
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        collector.endpoint = f"http://127.0.0.1:{server.server_port}"
+        collector.endpoint = f"{scheme}://127.0.0.1:{server.server_port}"
         try:
             yield collector
         finally:

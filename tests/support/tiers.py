@@ -61,7 +61,7 @@ TIERS = (
     Tier("sim", 900),
     Tier("crash", 1800),
     Tier("api", 1800, ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl")),
-    Tier("packaging", 900, ("helm", "kubectl"), skips_itself=True),
+    Tier("packaging", 900, ("helm", "kubectl", "otelcol"), skips_itself=True),
     Tier("cluster", 3600),
 )
 

@@ -54,6 +54,7 @@ async def test_a_page() -> None:
         (exchange,) = fetched.exchanges
         assert (exchange.url, exchange.status, exchange.error) == (here.url("/a"), 200, "")
         assert exchange.started_ns <= exchange.ended_ns
+        assert (exchange.version, exchange.peer) == ("1.1", ("127.0.0.1", here.port))
         assert sorted(line for line in here.heads[0].split("\r\n") if line) == [
             "Accept-Encoding: gzip, deflate, br, zstd",
             "Accept: text/html,application/xhtml+xml",
@@ -61,6 +62,21 @@ async def test_a_page() -> None:
             f"Host: 127.0.0.1:{here.port}",
             "User-Agent: test-bot/1",
         ]
+
+
+async def test_a_request_knows_whom_it_reached_and_how_long_it_waited_for_its_turn() -> None:
+    """Also on a connection that is used again, and where the answer comes as HTTP/1.0."""
+    old = b"HTTP/1.0 200 OK\r\nContent-Type: text/html\r\n\r\nold"
+
+    async def wait() -> None:
+        await asyncio.sleep(0.05)
+
+    async with site({"/": to("/a"), "/a": then(old)}) as here, fetcher() as client:
+        fetched = await client.fetch(here.url(), take_turn=wait)
+    assert [exchange.version for exchange in fetched.exchanges] == ["1.1", "1.0"]
+    for exchange in fetched.exchanges:
+        assert exchange.peer == ("127.0.0.1", here.port)
+        assert 50_000_000 <= exchange.waited_ns <= exchange.ended_ns - exchange.started_ns
 
 
 @pytest.mark.parametrize(
@@ -287,6 +303,18 @@ async def test_the_total_deadline_spans_redirects() -> None:
             (here.url(), ""),
             (here.url("/b"), "total_timeout"),
         ]
+
+
+async def test_a_deadline_between_two_requests_is_no_request() -> None:
+    """While the robots.txt of the next host is asked for, which are requests of their own."""
+
+    async def ask(_: str) -> None:
+        await asyncio.Event().wait()
+
+    async with site({"/": to("/b")}) as here, fetcher(total_timeout="100ms") as client:
+        fetched = await client.fetch(here.url(), may_follow=ask)
+    assert fetched.outcome is Outcome.TOTAL_TIMEOUT
+    assert [(exchange.status, exchange.error) for exchange in fetched.exchanges] == [(302, "")]
 
 
 async def test_a_name_that_does_not_resolve(monkeypatch: pytest.MonkeyPatch) -> None:

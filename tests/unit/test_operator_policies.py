@@ -96,6 +96,9 @@ def test_the_pod_says_who_it_is() -> None:
     assert environment["TRACEPARENT"] == identity.traceparent(owner.uid, 3)
     assert "crawljob.attempt=3" in environment["OTEL_RESOURCE_ATTRIBUTES"]
     assert "k8s.pod.uid=$(K8S_POD_UID)" in environment["OTEL_RESOURCE_ATTRIBUTES"]
+    assert "k8s.node.name=$(K8S_NODE_NAME)" in environment["OTEL_RESOURCE_ATTRIBUTES"]
+    given = [item["name"] for item in container["env"]]
+    assert given.index("K8S_NODE_NAME") < given.index("OTEL_RESOURCE_ATTRIBUTES")  # or it would not be filled in
     assert (container["image"], container["resources"]) == ("own:1", {"limits": {"memory": "1Gi"}})
     assert container["livenessProbe"]["httpGet"]["path"] == "/healthz"
 

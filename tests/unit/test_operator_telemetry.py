@@ -10,6 +10,7 @@ import re
 import time
 from dataclasses import replace
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,9 +24,9 @@ from tests.support.builders import NOW, UID, around, ended, job, pod, summary
 from tests.support.otlp import COLLECTORS, PROTOCOLS, Faulty, Protocol, grpc_collector, text_attributes
 
 from crawljob import __version__
-from crawljob.spec import Telemetry as TelemetrySpec
 from crawljob.status import CrawlJobStatus
-from crawljob_operator import backoff, classify, identity
+from crawljob.telemetry import Telemetry as TelemetrySpec
+from crawljob_operator import backoff, classify, identity, kube
 from crawljob_operator.cli import main
 from crawljob_operator.decide import decide
 from crawljob_operator.kube import CRAWLJOBS, PODS, ConflictError, Kube
@@ -34,7 +35,7 @@ from crawljob_operator.observed import Job
 from crawljob_operator.progress import ProgressReader
 from crawljob_operator.reconcile import Reconciler
 from crawljob_operator.telemetry import Telemetry
-from crawljob_operator.telemetry.catalogue import CATALOGUE
+from crawljob_operator.telemetry.catalogue import CATALOGUE, collect
 from crawljob_operator.telemetry.drift import Drift
 from crawljob_operator.telemetry.ends import AttemptEnd, CrawlEnd, End, Owner, ends
 from crawljob_operator.telemetry.spans import ATTEMPT, CRAWL, SpanBuilder
@@ -131,7 +132,7 @@ async def test_what_is_scraped_and_what_is_sent_is_the_table() -> None:
         sent = collector.last_metrics()
     families = list(text_string_to_metric_families(telemetry.text()))
     assert [(family.name, family.type) for family in families] == [
-        (metric.prometheus_name.removesuffix("_total"), metric.kind) for metric in CATALOGUE
+        (metric.prometheus_name.removesuffix("_total"), metric.prometheus_type) for metric in CATALOGUE
     ]
     assert {name: (metric.unit, metric.description) for name, metric in sent.items()} == {
         metric.name: (metric.unit, metric.description) for metric in CATALOGUE
@@ -143,9 +144,24 @@ async def test_what_is_scraped_and_what_is_sent_is_the_table() -> None:
 def test_the_table_names_each_metric_once_and_nothing_of_a_crawl() -> None:
     assert len({metric.prometheus_name for metric in CATALOGUE}) == len(CATALOGUE)
     for metric in CATALOGUE:
-        assert re.fullmatch(r"crawljob_operator(\.[a-z]+(_[a-z]+)*)+", metric.name)
+        assert re.fullmatch(r"(crawljob_operator|process)(\.[a-z]+(_[a-z]+)*)+", metric.name)
         assert re.fullmatch(r"[A-Z][^\n\\|]+\.", metric.description)
         assert set(metric.attributes) <= {"result", "phase", "reason", "resource", "verb", "code", "version"}
+
+
+def test_no_metric_has_more_than_fifty_series() -> None:
+    """Whatever an API server, or a proxy before it, answers, and whoever ends a Pod."""
+    telemetry = telemetry_for()
+    verbs = set(re.findall(r'_call\("([A-Z]+)"', Path(kube.__file__).read_text()))
+    assert verbs == {"GET", "POST", "PATCH", "DELETE"}
+    for verb in verbs:
+        for code in ("error", *map(str, range(1000))):
+            telemetry.called(verb, code, 0.1)
+    for number in range(10_000):
+        telemetry.stats.restarted(f"Reason{number}")
+    list_all(telemetry, *(job() for _ in range(100)))
+    series = {metric.name: len(values) for metric, values in collect(telemetry.stats)}
+    assert max(series.values()) <= 50, series
 
 
 def test_jobs_are_those_of_the_last_whole_listing_by_phase() -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,8 +21,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from tests.support.otlp import COLLECTORS, PROTOCOLS, Collector, Faulty, Protocol, grpc_collector, text_attributes
 
-from crawljob.spec import Telemetry as TelemetrySpec
 from crawljob.summary import Progress, RunSummary
+from crawljob.telemetry import Telemetry as TelemetrySpec
 from crawljob_telemetry.exporters import scope
 from crawljob_telemetry.finished import Origin
 from crawljob_telemetry.span_queue import BATCH_SPANS, QUEUED_SPANS_MAX, TRIES, SpanQueue, SpanSignal
@@ -115,37 +116,85 @@ async def test_only_chosen_and_failed_pages_are_sent() -> None:
 
 async def test_the_last_metrics_are_the_final_counts(collector: Collector, protocol: Protocol) -> None:
     progress = Progress(pending=5)
-    stats = Stats(lambda: progress)
+    stats = Stats(lambda: progress, page_limit=50, database=Path(__file__))
     telemetry = telemetry_for(collector.endpoint, protocol, stats=stats, metrics_interval=0.01)
     telemetry.start()
     await collector.wait_until(lambda: len(collector.metrics) >= 2)
     for _ in range(3):
         telemetry.page_settled(page("http://site.test/"))
-    stats.flush(0.004, 12)
+    stats.flush(0.004, ["claim"] * 12)
     progress = Progress(done=3, pending=0, leased=0, deferred=1, failed=2, quarantined=4, bytes=99)
     await telemetry.aclose(30)
 
     last = collector.last_metrics()
     points = {name: getattr(metric, str(metric.WhichOneof("data"))).data_points for name, metric in last.items()}
     gauges = {name.removeprefix("crawler.pages."): p[0].as_int for name, p in points.items() if ".pages." in name}
+    assert gauges.pop("limit") == 50
     assert gauges == {"done": 3, "pending": 0, "leased": 0, "deferred": 1, "failed": 2, "quarantined": 4, "body": 99}
     assert points["crawler.completed"][0].as_int == 3
     assert {metric.name for metric in CATALOGUE} == last.keys()
     for metric in CATALOGUE:
         sent = last[metric.name]
         assert (sent.unit, sent.description) == (metric.unit, metric.description)
-        assert sent.WhichOneof("data") == {"counter": "sum"}.get(metric.kind, metric.kind)
-        if metric.kind == "counter":
-            assert sent.sum.is_monotonic
+        assert sent.WhichOneof("data") == {"counter": "sum", "updowncounter": "sum"}.get(metric.kind, metric.kind)
+        if "counter" in metric.kind:
+            assert sent.sum.is_monotonic is (metric.kind == "counter")
             assert sent.sum.aggregation_temporality == AggregationTemporality.AGGREGATION_TEMPORALITY_CUMULATIVE
     (histogram,) = points["crawler.flush.duration"]
     assert (histogram.count, histogram.sum, sum(histogram.bucket_counts)) == (1, 0.004, 1)
     assert len(histogram.bucket_counts) == len(histogram.explicit_bounds) + 1
     assert text_attributes(points["crawler.requests"][0].attributes) == {"host": "site.test"}
-    assert "http" not in str([text_attributes(p.attributes) for series in points.values() for p in series])
+    (duration,) = points["http.client.request.duration"]
+    assert {pair.key: pair.value.string_value or pair.value.int_value for pair in duration.attributes} == {
+        "http.request.method": "GET",
+        "http.response.status_code": 200,  # an integer, by the conventions; and neither a host nor an error
+    }
+    assert "http://" not in str([text_attributes(p.attributes) for series in points.values() for p in series])
     starts = {p.start_time_unix_nano for p in points["crawler.completed"]}
     first = collector.metrics[0].resource_metrics[0].scope_metrics[0].metrics[0].sum.data_points[0]
     assert starts == {first.start_time_unix_nano}  # one cumulative series from the start to the end
+
+
+async def test_a_bucket_leads_to_the_newest_traced_page_in_it(collector: Collector, protocol: Protocol) -> None:
+    """And to no page that was not traced: half of the pages here are not, and of those that are each is in a bucket."""
+    telemetry = telemetry_for(collector.endpoint, protocol, ratio=0.5)
+    telemetry.start()
+    slow, fast = 700_000_000, 7_000_000
+    for number in range(100):
+        took = slow if number % 10 == 0 else fast
+        url, ended = f"http://site.test/{number}", 10**18 + number + took
+        exchange = Exchange(url, ended - took, ended, 200, version="1.1")
+        fetched = Fetched(url, url, Outcome.OK, status=200, exchanges=(exchange,))
+        stages = (Stage("fetch", ended - took, ended),)
+        telemetry.page_settled(PageRecord(url, "site.test", 0, 1, "done", fetched, stages))
+    await telemetry.aclose(30)
+
+    spans = {span.span_id: span for span in collector.spans}
+    last = collector.last_metrics()
+    for metric, name in (("crawler.fetch.duration", "crawl page"), ("http.client.request.duration", "GET")):
+        (point,) = last[metric].histogram.data_points
+        assert point.count == 100
+        traced = [span for span in spans.values() if span.name == name]
+        assert 20 < len(traced) < 80
+        found = {exemplar.as_double: exemplar for exemplar in point.exemplars}
+        assert sorted(found) == [fast / 1e9, slow / 1e9]
+        for value, exemplar in found.items():
+            assert exemplar.trace_id.hex() == TRACE
+            span = spans[exemplar.span_id]
+            took = round(value * 1e9)
+            newest = max(s.end_time_unix_nano for s in traced if s.end_time_unix_nano - s.start_time_unix_nano == took)
+            assert span.end_time_unix_nano == exemplar.time_unix_nano == newest
+
+
+async def test_a_page_that_found_no_room_in_the_queue_is_no_exemplar() -> None:
+    stats = Stats(Progress)
+    telemetry = telemetry_for("http://127.0.0.1:1", stats=stats)  # not started: nobody takes anything out
+    for number in range(QUEUED_SPANS_MAX):
+        telemetry.page_settled(page(f"http://site.test/{number}"))
+    (newest,) = stats.fetch_seconds.read().exemplars
+    last_queued = f"http://site.test/{QUEUED_SPANS_MAX // 4 - 1}"  # four spans each
+    assert newest.span_id == trace_from(ENVIRON).span_id(last_queued, 1, 0)
+    assert stats.spans["dropped"] > 0
 
 
 async def test_a_refused_batch_is_sent_again_with_the_same_ids() -> None:
@@ -271,7 +320,7 @@ async def test_a_page_that_cannot_be_counted_does_not_raise(caplog: pytest.LogCa
 
 PROGRAM = """
 import asyncio, sys, time
-from crawljob.spec import Telemetry as Spec
+from crawljob.telemetry import Telemetry as Spec
 from crawljob.summary import Progress
 from durable_crawler.clock import SystemClock
 from durable_crawler.outcomes import PageRecord

@@ -25,8 +25,8 @@ ORIGIN = Origin(Resource({}), scope("test"))
 
 def record(url: str = URL, settled: str = "done", outcome: Outcome = Outcome.OK, attempt: int = 1) -> PageRecord:
     exchanges = (
-        Exchange(url, 100, 200, 301),
-        Exchange("https://site.test:8443/other", 200, 400, 200),
+        Exchange(url, 100, 200, 301, version="1.0", peer=("192.0.2.7", 80)),
+        Exchange("https://site.test:8443/other", 200, 400, 200, version="1.1", peer=("2001:db8::1", 8443)),
     )
     fetched = Fetched(url, "https://site.test:8443/other", outcome, status=200, body_bytes=9, exchanges=exchanges)
     stages = (Stage("fetch", 90, 410), Stage("parse", 410, 500), Stage("commit", 500, 900))
@@ -170,6 +170,9 @@ def test_a_request_follows_the_http_client_conventions() -> None:
         "server.address": "site.test",
         "server.port": 80,
         "http.response.status_code": 301,
+        "network.protocol.version": "1.0",
+        "network.peer.address": "192.0.2.7",
+        "network.peer.port": 80,
     }
     assert second.attributes == {
         "http.request.method": "GET",
@@ -177,13 +180,21 @@ def test_a_request_follows_the_http_client_conventions() -> None:
         "server.address": "site.test",
         "server.port": 8443,
         "http.response.status_code": 200,
-        "http.request.resend_count": 1,
+        "http.request.resend_count": 1,  # for whatever reason, a redirect included
+        "network.protocol.version": "1.1",
+        "network.peer.address": "2001:db8::1",
+        "network.peer.port": 8443,
     }
 
 
 @pytest.mark.parametrize(
     ("status", "error", "error_type"),
-    [(404, "", "404"), (None, "reset by peer", "truncated"), (200, "eof", "truncated")],
+    [
+        (404, "", "404"),
+        (None, "", "truncated"),
+        (None, "header_timeout", "header_timeout"),
+        (200, "too_large", "too_large"),
+    ],
 )
 def test_a_failed_request_says_why(status: int | None, error: str, error_type: str) -> None:
     fetched = Fetched(URL, URL, Outcome.TRUNCATED, exchanges=(Exchange(URL, 1, 2, status, error),))
@@ -192,6 +203,39 @@ def test_a_failed_request_says_why(status: int | None, error: str, error_type: s
     assert request.attributes["error.type"] == error_type
     assert request.status.status_code is StatusCode.ERROR
     assert page.status.status_code is StatusCode.ERROR
+
+
+def test_a_request_that_was_sent_again_says_why_whatever_came_of_the_page() -> None:
+    exchanges = (Exchange(URL, 1, 2, None, "truncated"), Exchange(URL, 2, 3, 200))
+    _, first, second, *_ = build(replace(record(), fetched=Fetched(URL, URL, Outcome.OK, exchanges=exchanges)))
+    assert (first.attributes or {})["error.type"] == "truncated"
+    assert "error.type" not in (second.attributes or {})
+    assert (second.attributes or {})["http.request.resend_count"] == 1
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("http://a.test/?a=1&sig=abc%3D&b=2", "http://a.test/?a=1&sig=REDACTED&b=2"),
+        (
+            "https://a.test/?X-Amz-Credential=me&X-Amz-Signature=1f&X-Amz-Security-Token=t&b=2",
+            "https://a.test/?X-Amz-Credential=REDACTED&X-Amz-Signature=REDACTED&X-Amz-Security-Token=REDACTED&b=2",
+        ),
+        ("http://a.test/?AWSAccessKeyId=K&Signature=S", "http://a.test/?AWSAccessKeyId=REDACTED&Signature=REDACTED"),
+        ("http://a.test/?X-Goog-Signature=#x", "http://a.test/?X-Goog-Signature=REDACTED#x"),
+        ("http://a.test/?SIG=1&design=2&sig", "http://a.test/?SIG=1&design=2&sig"),  # case matters, and whole keys
+        ("http://me:secret@a.test/@b", "http://REDACTED:REDACTED@a.test/@b"),
+        ("http://a.test/sig=1", "http://a.test/sig=1"),
+    ],
+)
+def test_what_would_let_somebody_in_is_in_no_span(url: str, shown: str) -> None:
+    fetched = Fetched(
+        url, url, Outcome.ROBOTS_DISALLOWED, error=f"redirect to {url}", exchanges=(Exchange(url, 1, 2, 301),)
+    )
+    failed = replace(fetched, outcome=Outcome.ROBOTS_UNREACHABLE)
+    page, request, *_ = build(replace(record(url), fetched=failed))
+    assert (page.attributes or {})["url.full"] == (request.attributes or {})["url.full"] == shown
+    assert page.status.description == f"redirect to {shown}"
 
 
 @pytest.mark.parametrize("settled", ["quarantined", "lost"])

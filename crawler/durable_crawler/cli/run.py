@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import click
 from crawljob.exitcodes import ExitCode
 from crawljob.manifest import CrawlJobFile, load, parse
 from crawljob.problems import InvalidInputError, Problem
+from durable_crawler import access_telemetry
 from durable_crawler.access import read
 from durable_crawler.cli.contract import refuse
 
@@ -47,13 +50,19 @@ _FLAGS = {
     "--secret-dir",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="Where the values of fetch.headers are: DIR/SECRET/KEY.",
+    help="Where the values of fetch.headers and telemetry.headers are: DIR/SECRET/KEY.",
 )
 @click.option(
     "--ca-bundle",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
     help="PEM certificates of authorities that are trusted besides the system's.",
+)
+@click.option(
+    "--telemetry-ca",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="PEM certificates of authorities that the OTLP endpoint's is verified by, instead of the system's.",
 )
 @click.option(
     "--metrics",
@@ -76,6 +85,7 @@ def run(
     *,
     secret_dir: Path | None,
     ca_bundle: Path | None,
+    telemetry_ca: Path | None,
     metrics: str | None,
     log_format: str,
     log_level: str,
@@ -90,7 +100,12 @@ def run(
     try:
         job = _job(file, flags, metrics)
         ranges = job.spec.network.ranges
-        access = read(job.spec.fetch, allowed=ranges, secret_dir=secret_dir, ca_bundle=ca_bundle)
+        telemetry = access_telemetry.addressed(job.spec.telemetry, os.environ)
+        job = replace(job, spec=job.spec.model_copy(update={"telemetry": telemetry}))
+        access = replace(
+            read(job.spec.fetch, allowed=ranges, secret_dir=secret_dir, ca_bundle=ca_bundle),
+            telemetry=access_telemetry.read(telemetry, secret_dir=secret_dir, ca=telemetry_ca),
+        )
     except InvalidInputError as error:
         refuse(error.problems)
         return

@@ -12,6 +12,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.semconv.attributes import (
     error_attributes,
     http_attributes,
+    network_attributes,
     server_attributes,
     url_attributes,
 )
@@ -21,6 +22,7 @@ from opentelemetry.util.types import AttributeValue
 from crawljob.summary import RunSummary
 from crawljob_telemetry.finished import UNSET, Origin, context, error, text
 from durable_crawler.outcomes import Exchange, PageRecord, Stage
+from durable_crawler.telemetry.redacted import redacted
 from durable_crawler.telemetry.trace import Chosen, Trace, stages_shown
 
 _PORTS = {"http": 80, "https": 443}
@@ -88,8 +90,9 @@ class SpanBuilder:
     def _exchange(self, record: PageRecord, exchange: Exchange, index: int, parent: SpanContext) -> ReadableSpan:
         attributes: dict[str, AttributeValue] = {
             http_attributes.HTTP_REQUEST_METHOD: "GET",
-            url_attributes.URL_FULL: text(exchange.url),
+            url_attributes.URL_FULL: redacted(text(exchange.url)),
             **_server(exchange.url),
+            **_network(exchange),
         }
         status = UNSET
         if index:
@@ -97,7 +100,7 @@ class SpanBuilder:
         if exchange.status is not None:
             attributes[http_attributes.HTTP_RESPONSE_STATUS_CODE] = exchange.status
         if exchange.error or exchange.status is None:
-            attributes[error_attributes.ERROR_TYPE] = _outcome(record)
+            attributes[error_attributes.ERROR_TYPE] = exchange.error or _outcome(record)
             status = error(exchange.error)
         elif exchange.status >= 400:
             attributes[error_attributes.ERROR_TYPE] = str(exchange.status)
@@ -118,14 +121,15 @@ class SpanBuilder:
 
 def _page_attributes(record: PageRecord) -> dict[str, AttributeValue]:
     attributes: dict[str, AttributeValue] = {
-        url_attributes.URL_FULL: text(record.url),
+        url_attributes.URL_FULL: redacted(text(record.url)),
         "crawler.depth": record.depth,
         "crawler.attempt": record.attempt,
         "crawler.state": record.settled,
         "crawler.links": record.links,
     }
+    if record.outcome is not None:
+        attributes["crawler.outcome"] = record.outcome.value
     if record.fetched is not None:
-        attributes["crawler.outcome"] = record.fetched.outcome.value
         attributes["crawler.body.size"] = record.fetched.body_bytes
         if record.fetched.status is not None:
             attributes[http_attributes.HTTP_RESPONSE_STATUS_CODE] = record.fetched.status
@@ -139,20 +143,31 @@ def _page_status(record: PageRecord) -> Status:
         return UNSET
     if record.settled == "lost":
         return Status(StatusCode.ERROR, "the lease was lost; nothing of this attempt was kept")
-    return error(record.fetched.error if record.fetched is not None else "")
+    return error(redacted(record.fetched.error) if record.fetched is not None else "")
 
 
 def _failed(record: PageRecord) -> bool:
     if record.settled in ("quarantined", "lost"):
         return True
-    return record.fetched is not None and record.fetched.outcome.failed
+    return record.outcome is not None and record.outcome.failed
 
 
 def _outcome(record: PageRecord) -> str:
     """``error.type``: one of a few words, never a text."""
-    if record.settled in ("quarantined", "lost") or record.fetched is None:
+    if record.settled in ("quarantined", "lost") or record.outcome is None:
         return record.settled
-    return record.fetched.outcome.value
+    return record.outcome.value
+
+
+def _network(exchange: Exchange) -> dict[str, AttributeValue]:
+    attributes: dict[str, AttributeValue] = {}
+    if exchange.version:
+        attributes[network_attributes.NETWORK_PROTOCOL_VERSION] = exchange.version
+    if exchange.peer is not None:
+        address, port = exchange.peer
+        attributes[network_attributes.NETWORK_PEER_ADDRESS] = address
+        attributes[network_attributes.NETWORK_PEER_PORT] = port
+    return attributes
 
 
 def _server(url: str) -> dict[str, AttributeValue]:

@@ -11,8 +11,9 @@ import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from crawljob.spec import Telemetry as TelemetrySpec
 from crawljob.summary import RunSummary
+from crawljob.telemetry import Telemetry as TelemetrySpec
+from crawljob_telemetry.credentials import Credentials
 from crawljob_telemetry.sink import Signal, Sink, close
 from crawljob_telemetry.span_queue import SpanQueue, SpanSignal
 from durable_crawler.clock import Clock
@@ -51,10 +52,12 @@ class Telemetry:
         clock: Clock,
         environ: Mapping[str, str],
         *,
+        credentials: Credentials | None = None,
         metrics_interval: float = METRICS_INTERVAL_S,
     ) -> None:
         """``metrics_interval`` in seconds, from the end of an export to the next."""
         self._spec = spec
+        self._credentials = credentials or Credentials()
         self._stats = stats
         self._clock = clock
         self._environ = environ
@@ -107,7 +110,9 @@ class Telemetry:
 
     def _trace_page(self, record: PageRecord) -> None:
         if self._sampler.chooses(record) and self._queue.put(Chosen.of(record, self._clock.wall_ns())):
-            self._span_sink.wake()
+            self._stats.traced(record, self._trace)
+            if self._queue.batch_waits:
+                self._span_sink.wake()
         self._stats.untraced = self._sampler.untraced
 
     def _open_spans(self) -> Signal:
@@ -118,7 +123,12 @@ class Telemetry:
         resource = resource_from(SERVICE, self._environ, self._instance_id)
         builder = SpanBuilder(self._trace, Origin(resource, scope(SCOPE)))
         # The run's span comes first: the root is worth more than what time may not suffice for.
-        return SpanSignal(self._queue, builder.page, span_exporter(self._spec), first=lambda: self._run_span(builder))
+        return SpanSignal(
+            self._queue,
+            builder.page,
+            span_exporter(self._spec, self._credentials),
+            first=lambda: self._run_span(builder),
+        )
 
     def _open_metrics(self) -> Signal:
         from crawljob_telemetry.exporters import metric_exporter, resource_from, scope  # noqa: PLC0415
@@ -127,7 +137,7 @@ class Telemetry:
         return MetricSignal(
             lambda: collect(self._stats),
             self._stats.metric_exports,
-            metric_exporter(self._spec),
+            metric_exporter(self._spec, self._credentials),
             resource_from(SERVICE, self._environ, self._instance_id),
             scope(SCOPE),
             started_ns=self._started_ns,

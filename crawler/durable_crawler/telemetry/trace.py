@@ -114,4 +114,4 @@ def _always_traced(record: PageRecord) -> bool:
     if record.settled in ("quarantined", "lost"):
         return True
     # A deferred attempt may still succeed: an outage must not use up the limit before anything has failed for good.
-    return record.settled == "done" and record.fetched is not None and record.fetched.outcome.failed
+    return record.settled == "done" and record.outcome is not None and record.outcome.failed

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from crawljob import __version__
 from crawljob_operator.telemetry.stats import Stats
 from crawljob_telemetry.metrics import Collected, Histogram, Metric, Series, Value
+from crawljob_telemetry.process import PROCESS
 
 
 def _one(read: Callable[[Stats], Value]) -> Callable[[Stats], Series]:
@@ -82,7 +83,8 @@ CATALOGUE: tuple[Metric[Stats], ...] = (
         "crawljob_operator.api.request.duration",
         "histogram",
         "s",
-        "Requests to the API server, watches not included, by HTTP method and status; error where no answer came.",
+        "Requests to the API server, watches not included, by HTTP method and status (a rare one counts as the first "
+        "of its class); error where no answer came.",
         lambda stats: {key: histogram.read() for key, histogram in dict(stats.api_seconds).items()},
         ("verb", "code"),
     ),
@@ -110,6 +112,7 @@ CATALOGUE: tuple[Metric[Stats], ...] = (
         _by(lambda s: s.metric_exports),
         ("result",),
     ),
+    *PROCESS,
 )
 
 

@@ -50,6 +50,10 @@ RESTART_REASONS = (
 """All values of the label: a reason may be anybody's word, and a series is kept for ever."""
 
 
+CODES = frozenset({200, 201, 403, 404, 409, 422, 429, 500, 503})
+"""Statuses of the API server that have a series of their own; any other counts as the first of its class."""
+
+
 class Stats:
     """Counters of this process, and the gauges of the last full listing."""
 
@@ -70,7 +74,9 @@ class Stats:
         self.metric_exports = {"sent": 0, "failed": 0}
 
     def called(self, verb: str, code: str, seconds: float) -> None:
-        """Count a request to the API server."""
+        """Count a request to the API server; ``code`` is a status, or a word where no answer came."""
+        if code.isdigit() and int(code) not in CODES:
+            code = f"{code[0]}00" if code[0] in "2345" else "500"
         histogram = self.api_seconds.get((verb, code))
         if histogram is None:
             histogram = self.api_seconds[verb, code] = Histogram(SECONDS)

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
-from crawljob.spec import Telemetry as TelemetrySpec
 from crawljob.status import CrawlJobStatus
+from crawljob.telemetry import Telemetry as TelemetrySpec
 from crawljob_operator import times
 from crawljob_operator.observed import Job
 from crawljob_operator.observer import Observer
@@ -25,6 +25,7 @@ from crawljob_operator.telemetry.drift import Drift
 from crawljob_operator.telemetry.ends import End, Owner
 from crawljob_operator.telemetry.stats import PHASES, Stats
 from crawljob_telemetry import prometheus
+from crawljob_telemetry.credentials import Credentials
 from crawljob_telemetry.limited import Limited
 from crawljob_telemetry.sink import Signal, Sink, close
 from crawljob_telemetry.span_queue import SpanQueue, SpanSignal
@@ -41,6 +42,8 @@ TRIES = 20
 
 SENT_AGAIN = timedelta(hours=1)
 """Ends that are younger are sent again by an operator that has just started."""
+
+_FROM_THE_ENVIRONMENT = Credentials()
 
 _logger = logging.getLogger(__name__)
 _log = Limited(_logger, interval=60.0)
@@ -161,7 +164,7 @@ class Telemetry(Observer):
             if end.at is None or end.key in self._queued:
                 continue
             self._queued[end.key] = end.at
-            if self._queue.put(end):
+            if self._queue.put(end) and self._queue.batch_waits:
                 self._span_sink.wake()
 
     def _open_spans(self) -> Signal:
@@ -170,7 +173,7 @@ class Telemetry(Observer):
         from crawljob_telemetry.finished import Origin  # noqa: PLC0415
 
         builder = SpanBuilder(Origin(resource_from(SERVICE, self._environ, self._instance_id), scope(SCOPE)))
-        return SpanSignal(self._queue, builder.build, span_exporter(self._spec), tries=TRIES)
+        return SpanSignal(self._queue, builder.build, span_exporter(self._spec, _FROM_THE_ENVIRONMENT), tries=TRIES)
 
     def _open_metrics(self) -> Signal:
         from crawljob_telemetry.exporters import metric_exporter, resource_from, scope  # noqa: PLC0415
@@ -179,7 +182,7 @@ class Telemetry(Observer):
         return MetricSignal(
             lambda: collect(self.stats),
             self.stats.metric_exports,
-            metric_exporter(self._spec),
+            metric_exporter(self._spec, _FROM_THE_ENVIRONMENT),
             resource_from(SERVICE, self._environ, self._instance_id),
             scope(SCOPE),
             started_ns=self._started_ns,
