@@ -13,6 +13,7 @@ import jsonschema  # type: ignore[import-untyped] # its stubs are a package of t
 import pytest
 import yaml
 from tests.support import builders, podsecurity
+from tests.support.chart_values import BESIDE, MONITORING, OTHER_VALUES, other, with_value
 from tools.generate import CHART, ROOT
 
 from crawljob import API_GROUP, PLURAL
@@ -30,61 +31,6 @@ class Render(Protocol):
 
 SCHEMA = json.loads((ROOT / CHART / "values.schema.json").read_text())
 VALUES = yaml.safe_load((ROOT / CHART / "values.yaml").read_text())
-
-# For every value, one that is not its default and is seen in what the chart renders.
-OTHER_VALUES: dict[str, Any] = {
-    "image.repository": "registry.example.org/crawler",
-    "image.tag": "9.9.9",
-    "image.pullPolicy": "Always",
-    "imagePullSecrets": [{"name": "pull"}],
-    "crawler.image": "registry.example.org/crawler:other",
-    "watchNamespaces": ["team-a", "team-b"],
-    "serviceAccount.create": False,
-    "serviceAccount.name": "mine",
-    "serviceAccount.annotations": {"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/none"},
-    "networkPolicy.enabled": False,
-    "networkPolicy.limits.allowCIDRs": ["10.20.0.0/16", "fd00:20::/32"],
-    "networkPolicy.dns.to": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}}],
-    "networkPolicy.dns.ports": [{"protocol": "UDP", "port": 5353}],
-    "networkPolicy.collector.to": [{"ipBlock": {"cidr": "10.1.0.0/16", "except": ["10.1.2.0/24"]}}],
-    "networkPolicy.collector.ports": [{"protocol": "TCP", "port": "otlp-grpc"}],
-    "telemetry.endpoint": "http://collector:4317",
-    "telemetry.protocol": "http/protobuf",
-    "podMonitor.enabled": True,
-    "podMonitor.labels": {"release": "prometheus"},
-    "podMonitor.interval": "1m30s",
-    "prometheusRule.enabled": True,
-    "prometheusRule.labels": {"release": "prometheus"},
-    "dashboards.enabled": True,
-    "dashboards.labels": {"other": "yes"},
-    "dashboards.annotations": {"k8s-sidecar-target-directory": "elsewhere"},
-    "crds.enabled": False,
-    "crds.keep": False,
-    "resources.requests.cpu": "50m",
-    "resources.requests.memory": "128Mi",
-    "resources.limits.memory": "512Mi",
-    "logLevel": "debug",
-    "extraEnv": [{"name": "PROXY", "valueFrom": {"secretKeyRef": {"name": "proxy", "key": "url"}}}],
-    "commonLabels": {"team": "docs"},
-    "deploymentAnnotations": {"example.org/owner": "docs"},
-    "podLabels": {"example.org/owner": "docs"},
-    "podAnnotations": {"example.org/owner": "docs"},
-    "nodeSelector": {"kubernetes.io/arch": "amd64"},
-    "tolerations": [{"key": "dedicated", "operator": "Exists", "effect": "NoSchedule"}],
-    "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}},
-    "priorityClassName": "system-cluster-critical",
-}
-
-# Values that mean something only beside others.
-BESIDE: dict[str, dict[str, Any]] = {
-    "serviceAccount.create": {"serviceAccount": {"name": "mine"}},
-    "podMonitor.labels": {"podMonitor": {"enabled": True}},
-    "podMonitor.interval": {"podMonitor": {"enabled": True}},
-    "prometheusRule.labels": {"prometheusRule": {"enabled": True}},
-    "dashboards.labels": {"dashboards": {"enabled": True}},
-    "dashboards.annotations": {"dashboards": {"enabled": True}},
-}
-MONITORING = ("--api-versions", "monitoring.coreos.com/v1")
 
 
 @pytest.fixture(scope="module")
@@ -113,21 +59,6 @@ def _leaves(node: Any, path: str = "") -> Iterator[str]:
             yield from _leaves(value, f"{path}.{key}" if path else key)
     else:
         yield path
-
-
-def _with(path: str, value: Any) -> dict[str, Any]:
-    for key in reversed(path.split(".")):
-        value = {key: value}
-    assert isinstance(value, dict)
-    return value
-
-
-def _other(path: str) -> dict[str, Any]:
-    """The other value of the table, and what it needs beside it."""
-    values, beside = _with(path, OTHER_VALUES[path]), BESIDE.get(path, {})
-    for part, siblings in beside.items():
-        values[part] = {**siblings, **values[part]}
-    return values
 
 
 def _one(objects: Objects, kind: str) -> dict[str, Any]:
@@ -170,7 +101,7 @@ def test_every_value_is_described() -> None:
 
 @pytest.mark.parametrize("path", sorted({*_leaves(VALUES)} | {"somethingElse"}))
 def test_a_typo_in_a_value_is_refused(path: str) -> None:
-    values = _with(f"{path}x", _value(path))
+    values = with_value(f"{path}x", _value(path))
     assert list(jsonschema.Draft7Validator(SCHEMA).iter_errors(values))
 
 
@@ -241,12 +172,12 @@ def test_the_table_of_other_values_names_every_value() -> None:
 
 @pytest.mark.parametrize("path", OTHER_VALUES)
 def test_every_value_has_an_effect(path: str, render: Render) -> None:
-    values = _other(path)
+    values = other(path)
     jsonschema.Draft7Validator(SCHEMA).validate(values)
     assert render(values) != render(BESIDE.get(path, {}))
 
 
-@pytest.mark.parametrize("values", [{}, *map(_other, OTHER_VALUES)], ids=str)
+@pytest.mark.parametrize("values", [{}, *map(other, OTHER_VALUES)], ids=str)
 def test_every_rendered_pod_fits_the_restricted_profile(values: dict[str, Any], render: Render) -> None:
     objects = render(values, tests=True)
     pods = [item["spec"]["template"] for item in objects if "template" in item.get("spec", {})]
@@ -347,7 +278,7 @@ def test_the_operator_gets_the_policies_peers_as_they_are(render: Render) -> Non
     for path, value in OTHER_VALUES.items():
         part, _, key = path.removeprefix("networkPolicy.").partition(".")
         if path.startswith("networkPolicy.") and key:
-            text = _environment(render(_with(path, value)))[names.ENV_NETWORK_POLICY]
+            text = _environment(render(with_value(path, value)))[names.ENV_NETWORK_POLICY]
             assert getattr(netsettings.parse(text), part).rendered()[key] == value
 
 

@@ -131,7 +131,9 @@ def module_files(folder: str, module: str, *files: str) -> list[Path]:
         found = json.loads(done.stdout or "{}")
         # Go itself compares with go.sum only what it builds.
         if done.returncode or f"{module} {tool.version()} {found['Sum']}\n" not in _sums(folder):
-            raise Failed(f"{module} {tool.version()} is not to be had as go.sum has it: {found.get('Error', done.stderr)}")
+            raise Failed(
+                f"{module} {tool.version()} is not to be had as go.sum has it: {found.get('Error', done.stderr)}"
+            )
         for file in files:
             shutil.copyfile(Path(found["Dir"]) / file, target / Path(file).name)
 
