@@ -99,7 +99,13 @@ def test_every_value_is_described() -> None:
         assert any(path == known or path.startswith(f"{known}.") for known in described), f"nothing describes {path}"
 
 
-@pytest.mark.parametrize("path", sorted({*_leaves(VALUES)} | {"somethingElse"}))
+def _levels() -> set[str]:
+    """Every value and every object of values."""
+    parts = (path.split(".") for path in _leaves(VALUES))
+    return {".".join(names[:depth]) for names in parts for depth in range(1, len(names) + 1)}
+
+
+@pytest.mark.parametrize("path", sorted(_levels() | {"somethingElse"}))
 def test_a_typo_in_a_value_is_refused(path: str) -> None:
     values = with_value(f"{path}x", _value(path))
     assert list(jsonschema.Draft7Validator(SCHEMA).iter_errors(values))
@@ -120,6 +126,7 @@ def _value(path: str) -> Any:
         {"image": {"repository": ""}},
         {"image": {"repository": "crawler", "tag": "a:b"}},
         {"image": {"repository": "crawler", "pullPolicy": "Sometimes"}},
+        {"image": {"repository": "crawler", "digest": "sha256:0"}},
         {"crds": {"keep": "yes"}},
         {"telemetry": {"endpoint": "collector:4317"}},
         {"telemetry": {"protocol": "http/json"}},

@@ -11,6 +11,7 @@ MONITORING = ("--api-versions", "monitoring.coreos.com/v1")
 OTHER_VALUES: dict[str, Any] = {
     "image.repository": "registry.example.org/crawler",
     "image.tag": "9.9.9",
+    "image.digest": f"sha256:{'0' * 64}",
     "image.pullPolicy": "Always",
     "imagePullSecrets": [{"name": "pull"}],
     "crawler.image": "registry.example.org/crawler:other",
