@@ -38,5 +38,5 @@ annotations:
   helm.sh/hook: test
   helm.sh/hook-weight: {{ index . 1 | quote }}
   helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
-  helm.sh/hook-output-log-policy: hook-succeeded,hook-failed
+  helm.sh/hook-output-log-policy: hook-failed
 {{- end -}}
