@@ -126,7 +126,7 @@ def helm_test_says_what_is_too_much() -> None:
     """Without being asked for a log."""
     account = f"--serviceaccount={NAMESPACE}:{RELEASE}"
     testbed.kubectl("create", "clusterrolebinding", "too-much", "--clusterrole=edit", account)
-    with pytest.raises(testbed.Failed, match="FAIL  may not get secrets in the whole cluster: .* find who binds it"):
+    with pytest.raises(testbed.Failed, match=r"FAIL  may not get secrets in the whole cluster: .* find who binds it"):
         testbed.helm("test", RELEASE, "-n", NAMESPACE, "--timeout", "90s")
     testbed.delete("clusterrolebinding", "too-much")
 
