@@ -79,19 +79,19 @@ def needed(namespaces: Sequence[str]) -> Iterator[Right]:
                             yield Right(group, resource, verb, namespace, name)
 
 
-def forbidden(namespaces: Sequence[str]) -> Iterator[Right]:
-    """Every right that it must not have."""
-    for namespace in namespaces or ("",):
+def forbidden(namespaces: Sequence[str], home: str = "") -> Iterator[Right]:
+    """Every right that it must not have: where it works, and in the namespace in which it lives (``home``)."""
+    for namespace in dict.fromkeys([*(namespaces or ("",)), *([home] if home else [])]):
         for group, resource, verb in FORBIDDEN:
             yield Right(group, resource, verb, namespace)
 
 
-async def rights(kube: Kube, namespaces: Sequence[str]) -> AsyncIterator[Answer]:
+async def rights(kube: Kube, namespaces: Sequence[str], home: str = "") -> AsyncIterator[Answer]:
     """Ask for each right, with the account that ``kube`` has."""
     for right in needed(namespaces):
         remedy = "the operator's account lacks it; upgrade the release, or bind the Role of the chart to that account"
         yield Answer(await kube.allowed(right.attributes()), f"may {right}", remedy)
-    for right in forbidden(namespaces):
+    for right in forbidden(namespaces, home):
         remedy = "the operator's account has it and must not; find who binds it (kubectl get rolebindings -A -o wide)"
         yield Answer(not await kube.allowed(right.attributes()), f"may not {right}", remedy)
 

@@ -270,10 +270,14 @@ def check_() -> None:
 
 
 @check_.command("rights")
+@click.argument("home", default="")
 @click.pass_obj
-def check_rights(namespaces: tuple[str, ...]) -> None:
-    """Every right that the operator uses, with the account that runs this, and none that it must not have."""
-    _report(lambda kube: check.rights(kube, namespaces))
+def check_rights(namespaces: tuple[str, ...], home: str) -> None:
+    """Every right that the operator uses, with the account that runs this, and none that it must not have.
+
+    Those are asked about in the namespace HOME too, in which the operator runs.
+    """
+    _report(lambda kube: check.rights(kube, namespaces, home))
 
 
 @check_.command("sample")

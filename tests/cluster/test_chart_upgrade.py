@@ -123,12 +123,14 @@ def helm_test_passes_and_leaves_nothing() -> None:
 
 
 def helm_test_says_what_is_too_much() -> None:
-    """Without being asked for a log."""
+    """Without being asked for a log; also what is too much in the operator's own namespace only."""
     account = f"--serviceaccount={NAMESPACE}:{RELEASE}"
-    testbed.kubectl("create", "clusterrolebinding", "too-much", "--clusterrole=edit", account)
-    with pytest.raises(testbed.Failed, match=r"FAIL  may not get secrets in the whole cluster: .* find who binds it"):
+    testbed.kubectl("create", "rolebinding", "too-much", "--clusterrole=edit", account, "-n", NAMESPACE)
+    with pytest.raises(
+        testbed.Failed, match=rf"FAIL  may not get secrets in namespace {NAMESPACE}: .* find who binds it"
+    ):
         testbed.helm("test", RELEASE, "-n", NAMESPACE, "--timeout", "90s")
-    testbed.delete("clusterrolebinding", "too-much")
+    testbed.delete("rolebinding", "too-much", "-n", NAMESPACE)
 
 
 def a_typo_changes_nothing() -> None:

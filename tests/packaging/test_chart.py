@@ -428,7 +428,7 @@ def test_helm_test_leaves_nothing_and_is_asked_for_where_crawls_are(render: Rend
         assert item["metadata"]["annotations"]["helm.sh/hook"] == "test"
         assert "hook-succeeded" in item["metadata"]["annotations"]["helm.sh/hook-delete-policy"]
     commands = [item["spec"]["containers"][0] for item in hooks if item["kind"] == "Pod"]
-    assert [container["command"][2:] for container in commands] == [["rights"], ["sample", "team-a"]]
+    assert [container["command"][2:] for container in commands] == [["rights", "apart"], ["sample", "team-a"]]
     assert [container["env"] for container in commands] == [
         [{"name": names.ENV_NAMESPACES, "value": "team-a,team-b"}]
     ] * 2

@@ -85,6 +85,16 @@ def test_chosen_namespaces_are_asked_about_one_by_one_and_the_cluster_is_not(run
     assert not [attributes for attributes in cluster.asked if attributes["resource"] == "customresourcedefinitions"]
 
 
+def test_what_it_must_not_have_is_asked_about_where_it_lives_too(run: Any) -> None:
+    cluster = Cluster()
+    assert run(cluster, "rights", "home", **{names.ENV_NAMESPACES: "team-a"}).exit_code == 0
+    at_home = [attributes for attributes in cluster.asked if attributes["namespace"] == "home"]
+    assert len(at_home) == len(check.FORBIDDEN)
+    cluster = Cluster()
+    assert run(cluster, "rights", "team-a", **{names.ENV_NAMESPACES: "team-a"}).exit_code == 0
+    assert len(cluster.asked) == len([*check.needed(["team-a"]), *check.forbidden(["team-a"])]), "once is enough"
+
+
 def test_what_is_missing_is_named_with_what_to_do(run: Any) -> None:
     result = run(Cluster(lacking=("delete pods",)), "rights")
     assert result.exit_code == 1
