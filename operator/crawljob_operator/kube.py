@@ -161,6 +161,19 @@ class Kube:
         namespace = body["metadata"]["namespace"]
         return await self._call("POST", _path(resource, namespace), body=body, query=[*_MANAGER, *_STRICT])
 
+    async def try_create(self, resource: Resource, body: Raw) -> None:
+        """Have the creation of an object judged, which keeps nothing. Raises what ``create`` would."""
+        namespace = body["metadata"]["namespace"]
+        query = [*_MANAGER, *_STRICT, ("dryRun", "All")]
+        await self._call("POST", _path(resource, namespace), body=body, query=query)
+
+    async def allowed(self, attributes: Mapping[str, str]) -> bool:
+        """Whether this account may do what the attributes of a SelfSubjectAccessReview describe."""
+        kind = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
+        body = {**kind, "spec": {"resourceAttributes": dict(attributes)}}
+        answer = await self._call("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body=body)
+        return bool((answer.get("status") or {}).get("allowed"))
+
     async def delete(self, resource: Resource, namespace: str, name: str, uid: str) -> None:
         """Delete exactly this object, gracefully; that it is gone already is what was wanted."""
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}

@@ -21,13 +21,13 @@ OPERATOR = ("deployment/durable-crawler", "-n", NAMESPACE)
 CHART = Path(__file__).resolve().parents[2] / "charts" / "durable-crawler"
 
 
-def install(*arguments: str) -> None:
+def install(*arguments: str, chart: Path = CHART) -> None:
     """Install or upgrade the chart with the image under test, and wait until the operator is ready."""
     repository, _, tag = os.environ["CRAWLER_IMAGE"].rpartition(":")
     image = ("--set", f"image.repository={repository},image.tag={tag}")
     peer = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": collector.NAMESPACE}}}
     peers = ("--set-json", f"networkPolicy.collector.to={json.dumps([peer])}")
-    command = ("upgrade", "--install", RELEASE, str(CHART), "-n", NAMESPACE, "--create-namespace", *image, *peers)
+    command = ("upgrade", "--install", RELEASE, str(chart), "-n", NAMESPACE, "--create-namespace", *image, *peers)
     testbed.helm(*command, "--wait", "--timeout", "150s", *arguments)
 
 
