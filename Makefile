@@ -49,7 +49,7 @@ bench-operator: $(DEV_READY) ## Measure what the operator costs with 1,000 Crawl
 	@$(BIN)/python -m benchmarks.operator $(if $(JOBS),--jobs $(JOBS))
 
 .PHONY: generate
-generate: $(DEV_READY) ## Write every generated file: the chart's CRD and rules, manifests/, docs/reference/
+generate: $(DEV_READY) ## Write every generated file: the chart's CRD, rights and dashboards, manifests/, docs/reference/
 	@$(BIN)/python -m tools.generate
 
 .PHONY: verify
