@@ -8,7 +8,6 @@ exporters read themselves; ``OTEL_SERVICE_NAME`` and ``OTEL_RESOURCE_ATTRIBUTES`
 from __future__ import annotations
 
 from collections.abc import Mapping
-from urllib.parse import unquote
 
 from opentelemetry.sdk.metrics.export import MetricExporter
 from opentelemetry.sdk.resources import Resource
@@ -18,6 +17,7 @@ from opentelemetry.sdk.version import __version__ as sdk_version
 
 from crawljob import __version__
 from crawljob.spec import Telemetry
+from crawljob_telemetry.environment import resource_attributes
 from crawljob_telemetry.sink import EXPORT_TIMEOUT_S
 
 
@@ -36,10 +36,7 @@ def resource_from(service: str, environ: Mapping[str, str], instance_id: str) ->
         "telemetry.sdk.name": "opentelemetry",
         "telemetry.sdk.version": sdk_version,
     }
-    for pair in environ.get("OTEL_RESOURCE_ATTRIBUTES", "").split(","):
-        key, equals, value = pair.partition("=")
-        if equals and key.strip():
-            attributes[key.strip()] = unquote(value.strip())
+    attributes.update(resource_attributes(environ))
     if name := environ.get("OTEL_SERVICE_NAME"):
         attributes["service.name"] = name
     return Resource(attributes)

@@ -51,7 +51,8 @@ class Histogram:
 
 Value = int | float | Buckets
 Series = Mapping[tuple[str, ...], Value]
-"""Values by the attributes' values, in the order of ``Metric.attributes``; ``()`` where there are none."""
+"""Values by the attributes' values, in the order of ``Metric.attributes``; ``()`` where there are none. An attribute
+that is empty is not there."""
 
 
 @dataclass(frozen=True, slots=True)

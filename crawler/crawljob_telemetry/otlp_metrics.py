@@ -28,7 +28,12 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from crawljob_telemetry.metrics import Buckets, Collected, Metric, Series, Value
 
+_NUMBERS = frozenset({"http.response.status_code"})
+"""Attributes whose values are integers by the semantic conventions."""
+
 _CUMULATIVE = AggregationTemporality.CUMULATIVE
+
+Attributes = dict[str, str | int]
 
 
 class MetricSignal:
@@ -89,7 +94,7 @@ class MetricSignal:
 
     def _metric(self, metric: Metric[Any], series: Series, now_ns: int) -> MetricData:
         points = [
-            (dict(zip(metric.attributes, values, strict=True)), self._series_since[metric.name, values], value)
+            (_attributes(metric, values), self._series_since[metric.name, values], value)
             for values, value in series.items()
         ]
         data: Gauge | Sum | HistogramData
@@ -104,12 +109,17 @@ class MetricSignal:
         return MetricData(metric.name, metric.description, metric.unit, data)
 
 
+def _attributes(metric: Metric[Any], values: tuple[str, ...]) -> Attributes:
+    named = zip(metric.attributes, values, strict=True)
+    return {name: int(value) if name in _NUMBERS else value for name, value in named if value}
+
+
 def _number(value: Value) -> int | float:
     assert not isinstance(value, Buckets), "only histograms have buckets"
     return value
 
 
-def _histogram(attributes: dict[str, str], since: int, now_ns: int, value: Value) -> HistogramDataPoint:
+def _histogram(attributes: Attributes, since: int, now_ns: int, value: Value) -> HistogramDataPoint:
     assert isinstance(value, Buckets), "a histogram has buckets"
     # Neither extreme is known: the protocol leaves them out, and so does the encoder when they are absent.
     return HistogramDataPoint(

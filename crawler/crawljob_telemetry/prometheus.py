@@ -27,7 +27,8 @@ def render(collected: Collected) -> str:
 
 
 def _samples(metric: Metric[Any], name: str, values: tuple[str, ...], value: Value) -> Iterator[str]:
-    labels = [_label(key, text) for key, text in zip(metric.attributes, values, strict=True)]
+    named = zip(metric.attributes, values, strict=True)
+    labels = [_label(key, text) for key, text in named if text]  # an empty label is none
     suffix = _braces(labels)
     if not isinstance(value, Buckets):
         yield f"{name}{suffix} {value}"
@@ -41,7 +42,7 @@ def _samples(metric: Metric[Any], name: str, values: tuple[str, ...], value: Val
 
 def _label(key: str, text: str) -> str:
     escaped = text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
-    return f'{key}="{escaped}"'
+    return f'{key.replace(".", "_")}="{escaped}"'
 
 
 def _braces(labels: list[str]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import replace
+from enum import StrEnum
 
 from crawljob.spec import CrawlJobSpec
 from crawljob.units import seconds
@@ -20,6 +21,26 @@ from durable_crawler.settle import Effect
 
 PROVEN_ANSWERS = 2
 """Good answers in a run after which a host counts as one that answers."""
+
+
+class Wait(StrEnum):
+    """Why a gate is closed. The names are metric attributes: they may be added to, never renamed."""
+
+    DELAY = "delay"
+    """The spec's distance between two pages."""
+    CRAWL_DELAY = "crawl_delay"
+    """The distance that its robots.txt asks for."""
+    BACKOFF = "backoff"
+    """An incident, its Retry-After, or the distance that incidents have led to."""
+    CIRCUIT = "circuit"
+    """No connection came about, several times in a row."""
+    ROBOTS = "robots"
+    """Its robots.txt could not be fetched, and so nobody knows what it says."""
+    PROXY = "proxy"
+    """The proxy could not be reached."""
+    EARLIER_RUN = "earlier_run"
+    """An earlier process closed it."""
+
 
 _SAME_TIME = 1e-6  # seconds; no clock is read so often
 
@@ -34,10 +55,11 @@ class Board:
         self._max_crawl_delay = seconds(spec.politeness.max_crawl_delay)
         now, now_ms = clock.monotonic(), clock.wall_ms()
         self._closed_until: dict[int, float] = {}
+        self._closed_for: dict[int, Wait] = {}
         self._paces: dict[int, Pace] = {}
         for host in hosts:
             if host.closed_until_ms > now_ms:
-                self._closed_until[host.id] = now + (host.closed_until_ms - now_ms) / 1000
+                self.close(host.id, now + (host.closed_until_ms - now_ms) / 1000, Wait.EARLIER_RUN)
             # A host that an earlier run gave up is probed once more.
             probed = replace(host.pace, openings=min(host.pace.openings, OPENINGS_TO_GIVE_UP - 1))
             self._paces[host.id] = politeness.resumed(probed, now)
@@ -107,6 +129,7 @@ class Board:
         """
         before = self._paces[host]
         started = now if started is None else started
+        why = Wait.BACKOFF
         known = started < self._incidents.get(host, started) or now < self._left_alone_until.get(host, 0.0)
         if known and close_for:
             close_for = retry_after
@@ -124,6 +147,7 @@ class Board:
             case Effect.UNCONNECTED:
                 pace, opened_for = (before, None) if known else politeness.unconnected(before)
                 close_for = max(close_for or 0.0, opened_for or 0.0)
+                why = Wait.CIRCUIT if opened_for else why
         if effect is Effect.ANSWERED:
             self._answers[host] = self._answers.get(host, 0) + 1
         elif not known:
@@ -131,13 +155,14 @@ class Board:
         self._paces[host] = pace
         self.dead.add(host) if pace.dead else self.dead.discard(host)
         if close_for:
-            self.close(host, now + close_for)
+            self.close(host, now + close_for, why)
             self._left_alone_until[host] = max(now + close_for, self._left_alone_until.get(host, 0.0))
         return bool(close_for) or pace.kept != before.kept
 
-    def close(self, host: int, until: float) -> None:
+    def close(self, host: int, until: float, why: Wait) -> None:
         """No page of ``host`` before ``until``; a gate is only ever moved further away."""
-        self._closed_until[host] = max(until, self._closed_until.get(host, 0.0))
+        if until > self._closed_until.get(host, 0.0):
+            self._closed_until[host], self._closed_for[host] = until, why
 
     def closed_until(self, host: int) -> float:
         """When the gate of ``host`` opens, or has opened."""
@@ -179,9 +204,10 @@ class Board:
                 left -= slots if troubled else 0
         return wants
 
-    def waiting(self, stocked: Collection[int], now: float) -> int:
-        """How many hosts with pages have a closed gate."""
-        return sum(not self.is_open(host, now) for host in stocked)
+    def waiting(self, stocked: Collection[int], now: float) -> list[tuple[Wait, float]]:
+        """The closed gates of hosts with pages: why each is, and until when."""
+        closed = ((host, self.closed_until(host)) for host in stocked)
+        return [(self._closed_for[host], until) for host, until in closed if until > now]
 
     def next_opening(self, stocked: Collection[int], now: float) -> float | None:
         """When the next closed gate of a host with pages opens; ``None`` if none is closed."""
@@ -210,4 +236,9 @@ class Board:
     def _keep_gap(self, host: int) -> None:
         gap = self.gap(host)
         if gap:
-            self.close(host, self._started[host] + gap)
+            self.close(host, self._started[host] + gap, self._why_a_gap(host, gap))
+
+    def _why_a_gap(self, host: int, gap: float) -> Wait:
+        if gap == self._paces[host].gap:
+            return Wait.BACKOFF
+        return Wait.DELAY if gap == self._delay else Wait.CRAWL_DELAY

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 from crawljob.spec import CrawlJobSpec
-from durable_crawler.board import Board
+from durable_crawler.board import Board, Wait
 from durable_crawler.clock import Clock
 from durable_crawler.frontier import Frontier, FrontierFullError, Lease
 from durable_crawler.frontier.model import QUARANTINE_AFTER
@@ -39,8 +39,8 @@ class Observer(Records, Protocol):
         """How many pages are being worked on."""
         ...
 
-    def waiting(self, hosts: int) -> None:
-        """How many hosts with pages may not be asked yet."""
+    def waiting(self, hosts: Sequence[tuple[Wait, float]]) -> None:
+        """The hosts with pages that may not be asked yet: why each waits, and until when (monotonic seconds)."""
         ...
 
 

@@ -26,7 +26,7 @@ from durable_crawler.addresses import Network
 from durable_crawler.clock import Clock
 from durable_crawler.fetch_body import Body
 from durable_crawler.fetch_codings import ACCEPT_ENCODING
-from durable_crawler.fetch_connector import BEFORE_SENDING, Connector, at_once, parser_reason, response_class
+from durable_crawler.fetch_connector import BEFORE_SENDING, Connector, at_once, parser_reason, peer_of, response_class
 from durable_crawler.fetch_failure import Failure
 from durable_crawler.fetch_proxy import refusal
 from durable_crawler.outcomes import Exchange, Fetched, Hop, Outcome
@@ -105,7 +105,10 @@ class _Attempt:
     current: str
     """What is being asked for: ``url``, then the targets of redirects."""
     started_ns: int = 0
+    waited_ns: int = 0
     status: int | None = None
+    version: str = ""
+    peer: tuple[str, int] | None = None
     content_type: str = ""
     robots_tags: tuple[str, ...] = ()
     retry_after: float | None = None
@@ -116,14 +119,19 @@ class _Attempt:
     def begin(self, now_ns: int) -> None:
         """A request for ``current`` starts."""
         self.started_ns = now_ns
+        self.waited_ns = 0
         self.status = None
+        self.version = ""
+        self.peer = None
         self.content_type = ""
         self.robots_tags = ()
         self.retry_after = None
 
     def end(self, now_ns: int, error: str = "") -> None:
         """The request is over. ``error`` is an outcome's name, where there is no usable response."""
-        self.exchanges.append(Exchange(self.current, self.started_ns, now_ns, self.status, error))
+        self.exchanges.append(
+            Exchange(self.current, self.started_ns, now_ns, self.status, error, self.version, self.peer, self.waited_ns)
+        )
 
     def fetched(self, end: _End) -> Fetched:
         retryable, host_incident = classify(end.outcome, self.status, self.retry_after)
@@ -221,7 +229,7 @@ class Fetcher:
         attempt = _Attempt(url, url)
         try:
             async with asyncio.timeout(self._total) as deadline:
-                before = BEFORE_SENDING.set(partial(_outside, deadline, wanted.take_turn))
+                before = BEFORE_SENDING.set(partial(self._outside, deadline, attempt, wanted.take_turn))
                 try:
                     end = await self._follow(attempt, wanted)
                 finally:
@@ -266,6 +274,8 @@ class Fetcher:
         try:
             headers, status = response.headers, response.status
             attempt.status = status
+            attempt.version = "" if response.version is None else "{}.{}".format(*response.version)
+            attempt.peer = peer_of(response)
             attempt.content_type = one_line(", ".join(headers.getall("Content-Type", ())), _CONTENT_TYPE_MAX)
             tags = headers.getall("X-Robots-Tag", ())[:_ROBOTS_TAGS]
             attempt.robots_tags = tuple(one_line(tag, _ROBOTS_TAG_MAX) for tag in tags)
@@ -326,19 +336,20 @@ class Fetcher:
         whole = body.finish()
         return whole_lines(whole) if body.full else whole
 
+    async def _outside(self, deadline: asyncio.Timeout, attempt: _Attempt, take_turn: TakeTurn) -> None:
+        """Take a turn; how long that lasts is not charged to the deadline."""
+        when, loop = deadline.when(), asyncio.get_running_loop()
+        assert when is not None
+        now = loop.time()
+        deadline.reschedule(None)
+        await take_turn()
+        waited = loop.time() - now
+        attempt.waited_ns += round(waited * 1e9)
+        deadline.reschedule(when + waited)
+
     def _retry_after(self, value: str | None) -> float | None:
         now = datetime.fromtimestamp(self._clock.wall_ms() / 1000, UTC)
         return None if value is None else parse_retry_after(value, now)
-
-
-async def _outside(deadline: asyncio.Timeout, take_turn: TakeTurn) -> None:
-    """Take a turn; how long that lasts is not charged to the deadline."""
-    when, loop = deadline.when(), asyncio.get_running_loop()
-    assert when is not None
-    left = when - loop.time()
-    deadline.reschedule(None)
-    await take_turn()
-    deadline.reschedule(loop.time() + left)
 
 
 def _on_the_wire(url: str) -> URL:

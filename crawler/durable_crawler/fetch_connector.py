@@ -56,10 +56,17 @@ class Protocol(ResponseHandler):
         super().__init__(loop)
         self.heads = 0
         """How many were read."""
+        self.peer: tuple[str, int] | None = None
+        """Address and port of the other end."""
         self._limit = limit
         self._received = 0
         self._before = b""
         self._in_head = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        name = transport.get_extra_info("peername")
+        self.peer = None if name is None else (name[0], name[1])
 
     def set_response_params(self, **parameters: Any) -> None:
         # A request is about to be sent.
@@ -261,10 +268,21 @@ def _openable(reason: str) -> str:
     return f"{reason}; network.allowCIDRs opens a range"
 
 
+class _Response(aiohttp.ClientResponse):
+    """A response that knows where it came from: a short one has given its connection back before anybody can ask."""
+
+    peer: tuple[str, int] | None = None
+
+
+def peer_of(response: aiohttp.ClientResponse) -> tuple[str, int] | None:
+    """Address and port that a response came from."""
+    return response.peer if isinstance(response, _Response) else None
+
+
 def response_class(header_timeout: float) -> type[aiohttp.ClientResponse]:
     """A response whose head must arrive within ``header_timeout`` seconds of the request."""
 
-    class Response(aiohttp.ClientResponse):
+    class Response(_Response):
         async def start(self, connection: Connection) -> aiohttp.ClientResponse:
             protocol = connection.protocol
             assert isinstance(protocol, Protocol)
@@ -281,6 +299,7 @@ def response_class(header_timeout: float) -> type[aiohttp.ClientResponse]:
                 detail = said if isinstance(said, str) else "connection closed within the response's head"
                 raise Failure(Outcome.TRUNCATED, detail, stale=stale) from None
             protocol.heads += 1
+            self.peer = protocol.peer
             return response
 
     return Response

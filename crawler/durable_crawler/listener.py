@@ -17,6 +17,7 @@ from collections.abc import Callable
 from aiohttp import web
 
 from crawljob_telemetry import prometheus
+from durable_crawler.background import Background
 from durable_crawler.logs import Limited
 from durable_crawler.telemetry.catalogue import collect
 from durable_crawler.telemetry.stats import Stats
@@ -49,6 +50,7 @@ class Listener:
             app, access_log=None, handle_signals=False, keepalive_timeout=30, shutdown_timeout=1.0, max_line_size=2048
         )
         self._server: asyncio.Server | None = None
+        self._scrapes = Background(1, "scrape")  # the frontier's file system may hang
 
     @property
     def port(self) -> int:
@@ -115,7 +117,7 @@ class Listener:
         return web.Response(status=503, text="not ready\n")
 
     async def _metrics(self, _: web.Request) -> web.Response:
-        text = prometheus.render(collect(self._stats))
+        text = await self._scrapes.run(lambda: prometheus.render(collect(self._stats)))
         return web.Response(body=text.encode(), headers={"Content-Type": prometheus.CONTENT_TYPE})
 
     async def _progress(self, _: web.Request) -> web.Response:

@@ -72,13 +72,20 @@ class Hop:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One HTTP request on the wire, for spans: times in nanoseconds since the epoch."""
+    """One HTTP request on the wire, for spans and metrics: times in nanoseconds since the epoch."""
 
     url: str
     started_ns: int
     ended_ns: int
     status: int | None
     error: str = ""
+    """The name of an ``Outcome`` where there is no usable response."""
+    version: str = ""
+    """Of HTTP, as the response has it: ``1.1``, ``1.0``; empty where none was received."""
+    peer: tuple[str, int] | None = None
+    """Address and port that the response came from."""
+    waited_ns: int = 0
+    """How much of the time passed until its turn came, which is politeness and not the server's doing."""
 
 
 @dataclass(frozen=True, slots=True)

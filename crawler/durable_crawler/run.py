@@ -11,9 +11,10 @@ import logging
 import os
 import random
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,10 @@ from crawljob.manifest import CrawlJobFile
 from crawljob.spec import CrawlJobSpec
 from crawljob.summary import Progress, RunSummary
 from crawljob.units import seconds
+from crawljob_telemetry.environment import attempt_from
 from durable_crawler import ending, logs
 from durable_crawler.access import Access
+from durable_crawler.board import Wait
 from durable_crawler.clock import SystemClock
 from durable_crawler.engine import Engine
 from durable_crawler.fetch import Fetcher
@@ -32,7 +35,7 @@ from durable_crawler.frontier import FrontierError, SqliteFrontier
 from durable_crawler.frontier.opening import LONGEST_WAIT_MS, Admission
 from durable_crawler.listener import Listener, ListenerError
 from durable_crawler.memory import one_heap
-from durable_crawler.outcomes import PageRecord
+from durable_crawler.outcomes import Fetched, PageRecord
 from durable_crawler.progress import show_progress
 from durable_crawler.robots import product_token
 from durable_crawler.robots_gate import RobotsGate
@@ -98,7 +101,13 @@ async def _crawl_with(
 ) -> RunSummary:
     """Compose everything else around an open frontier. Raises ``ListenerError``."""
     spec = job.spec
-    stats = Stats(lambda: frontier.snapshot.progress(), clock)  # noqa: PLW0108 - a snapshot is replaced, not changed
+    stats = Stats(
+        lambda: frontier.snapshot.progress(),  # noqa: PLW0108 - a snapshot is replaced, not changed
+        clock,
+        attempt=attempt_from(os.environ),
+        page_limit=spec.scope.max_pages,
+        database=frontier.path,
+    )
     stats.leases(recovered=frontier.recovered)
     frontier.on_flush = stats.flush
     telemetry = Telemetry(spec.telemetry, stats, clock, os.environ)
@@ -128,7 +137,7 @@ async def _crawl_with(
             spec,
             frontier,
             fetcher=fetcher,
-            robots=RobotsGate(fetcher.fetch_robots, frontier, token, clock) if obey else None,
+            robots=RobotsGate(partial(_fetch_robots, fetcher, stats), frontier, token, clock) if obey else None,
             observer=observer,
             clock=clock,
             random=random.SystemRandom().random,
@@ -137,6 +146,13 @@ async def _crawl_with(
         summary = await _summarised(engine, frontier, stop, spec)
         await telemetry.aclose(summary=summary)
         return summary
+
+
+async def _fetch_robots(fetcher: Fetcher, stats: Stats, url: str) -> Fetched:
+    """Fetch a robots.txt, and count its requests: it is no page, and has no record."""
+    fetched = await fetcher.fetch_robots(url)
+    stats.requested(fetched.exchanges)
+    return fetched
 
 
 async def _summarised(engine: Engine, frontier: SqliteFrontier, stop: Stop, spec: CrawlJobSpec) -> RunSummary:
@@ -175,8 +191,8 @@ class _Observer:
     def working(self, pages: int) -> None:
         self.stats.in_flight = pages
 
-    def waiting(self, hosts: int) -> None:
-        self.stats.host_waits = hosts
+    def waiting(self, hosts: Sequence[tuple[Wait, float]]) -> None:
+        self.stats.host_waits.look(hosts)
 
 
 def _admission(spec: CrawlJobSpec) -> Admission:

@@ -16,7 +16,7 @@ from typing import Protocol
 from crawljob.spec import CrawlJobSpec
 from crawljob.units import seconds
 from durable_crawler.background import Background
-from durable_crawler.board import Board
+from durable_crawler.board import Board, Wait
 from durable_crawler.clock import Clock
 from durable_crawler.frontier import Deferral, Frontier, HostState, Lease, Link, Result, Verdict
 from durable_crawler.outcomes import Fetched, Outcome, PageRecord, Stage
@@ -131,15 +131,17 @@ class Work:
         refused = await self._refused(job.lease)
         if isinstance(refused, Unreachable):
             assert refused.retry_ms is not None
-            return await self._leave(job, refused.retry_ms)
+            proxy = refused.outcome is Outcome.PROXY_UNREACHABLE
+            return await self._leave(job, refused.retry_ms, Wait.PROXY if proxy else Wait.ROBOTS)
         if refused is not None:
             return await self._finish(job, refused, (), self._state(job.lease.host_id))
         fetched = await self._fetch(job)
         due: int | None = self._clock.wall_ms() + PROXY_WAIT_MS
+        why = Wait.PROXY
         if fetched.outcome is Outcome.ROBOTS_UNREACHABLE:
-            due = job.hop_due_ms  # a redirect's target waits as the page itself would
+            due, why = job.hop_due_ms, Wait.ROBOTS  # a redirect's target waits as the page itself would
         if fetched.outcome in (Outcome.PROXY_UNREACHABLE, Outcome.ROBOTS_UNREACHABLE) and due is not None:
-            return await self._leave(job, due)  # neither the page's fault nor its host's
+            return await self._leave(job, due, why)  # neither the page's fault nor its host's
         parsed, links = await self._read(job, fetched)
         decision = settle(
             fetched,
@@ -195,10 +197,10 @@ class Work:
             await asyncio.sleep(wait)
         job.sent = self._clock.monotonic()
 
-    async def _leave(self, job: Job, until_ms: int) -> str:
+    async def _leave(self, job: Job, until_ms: int, why: Wait) -> str:
         """Give the page back uncharged; its host is left alone until then."""
         wait = max(0, until_ms - self._clock.wall_ms()) / 1000
-        self._board.close(job.lease.host_id, self._clock.monotonic() + wait)
+        self._board.close(job.lease.host_id, self._clock.monotonic() + wait, why)
         await self._frontier.release([job.lease])
         return "released"
 

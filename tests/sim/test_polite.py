@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -15,6 +15,7 @@ from tests.support.memory_frontier import Memory, MemoryFrontier
 from tests.support.virtual_time import VirtualClock
 
 from crawljob.manifest import parse
+from durable_crawler.board import Wait
 from durable_crawler.engine import Engine
 from durable_crawler.frontier.opening import Admission
 from durable_crawler.outcomes import Fetched, Hop, Outcome, PageRecord
@@ -123,7 +124,7 @@ class Silent:
     def working(self, pages: int) -> None:
         """Nothing."""
 
-    def waiting(self, hosts: int) -> None:
+    def waiting(self, hosts: Sequence[tuple[Wait, float]]) -> None:
         """Nothing."""
 
 

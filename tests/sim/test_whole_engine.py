@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
@@ -21,6 +21,7 @@ from tests.support.virtual_time import VirtualClock, VirtualTimeLoop
 
 from crawljob.manifest import parse
 from crawljob.spec import CrawlJobSpec
+from durable_crawler.board import Wait
 from durable_crawler.engine import DRAIN_SECONDS, Engine
 from durable_crawler.frontier.opening import Admission
 from durable_crawler.frontier.sqlite import LEASE_MS
@@ -52,8 +53,8 @@ class Seen:
     def working(self, pages: int) -> None:
         self.most_working = max(self.most_working, pages)
 
-    def waiting(self, hosts: int) -> None:
-        assert hosts >= 0
+    def waiting(self, hosts: Sequence[tuple[Wait, float]]) -> None:
+        assert all(isinstance(why, Wait) for why, _ in hosts)
 
 
 @dataclass

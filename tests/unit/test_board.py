@@ -7,7 +7,7 @@ from typing import Any
 from tests.support.clock import ManualClock
 
 from crawljob.manifest import parse
-from durable_crawler.board import PROVEN_ANSWERS, Board
+from durable_crawler.board import PROVEN_ANSWERS, Board, Wait
 from durable_crawler.frontier.model import Host
 from durable_crawler.politeness import FAILURES_TO_OPEN, FIRST_GAP, OPEN_FIRST, OPENINGS_TO_GIVE_UP, Pace
 from durable_crawler.settle import Effect
@@ -73,7 +73,7 @@ def test_a_delay_is_a_gate_after_each_start() -> None:
     own.took(ONE, now)
     own.gave_back(ONE)
     assert own.wants([ONE], 9, now + 4.9) == {}
-    assert own.waiting([ONE, TWO], now + 4.9) == 1
+    assert own.waiting([ONE, TWO], now + 4.9) == [(Wait.DELAY, now + 5)]
     assert own.wants([ONE], 9, now + 5) == {ONE: 1}
 
 
@@ -102,8 +102,9 @@ def test_scenario_09_failures_in_parallel_are_one_incident() -> None:
 def test_a_gate_is_only_ever_moved_further_away() -> None:
     clock = ManualClock()
     now, own = clock.monotonic(), board(clock)
-    own.close(ONE, now + 9)
-    own.close(ONE, now + 1)
+    own.close(ONE, now + 9, Wait.ROBOTS)
+    own.close(ONE, now + 1, Wait.PROXY)
+    assert own.waiting([ONE], now) == [(Wait.ROBOTS, now + 9)]
     assert own.closed_until(ONE) == now + 9
 
 

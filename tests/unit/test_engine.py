@@ -6,7 +6,7 @@ import asyncio
 import signal
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from tests.support.crawler import rows
 from crawljob.manifest import parse
 from durable_crawler import engine as engine_module
 from durable_crawler import work as work_module
+from durable_crawler.board import Wait
 from durable_crawler.clock import SystemClock
 from durable_crawler.engine import Engine
 from durable_crawler.frontier import FrontierBrokenError, FrontierError, SqliteFrontier
@@ -95,8 +96,8 @@ class Seen:
     def working(self, pages: int) -> None:
         assert pages >= 0
 
-    def waiting(self, hosts: int) -> None:
-        assert hosts >= 0
+    def waiting(self, hosts: Sequence[tuple[Wait, float]]) -> None:
+        assert all(isinstance(why, Wait) for why, _ in hosts)
 
     def settled(self) -> Counter[str]:
         return Counter(record.settled for record in self.records)

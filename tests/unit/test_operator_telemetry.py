@@ -143,7 +143,7 @@ async def test_what_is_scraped_and_what_is_sent_is_the_table() -> None:
 def test_the_table_names_each_metric_once_and_nothing_of_a_crawl() -> None:
     assert len({metric.prometheus_name for metric in CATALOGUE}) == len(CATALOGUE)
     for metric in CATALOGUE:
-        assert re.fullmatch(r"crawljob_operator(\.[a-z]+(_[a-z]+)*)+", metric.name)
+        assert re.fullmatch(r"(crawljob_operator|process)(\.[a-z]+(_[a-z]+)*)+", metric.name)
         assert re.fullmatch(r"[A-Z][^\n\\|]+\.", metric.description)
         assert set(metric.attributes) <= {"result", "phase", "reason", "resource", "verb", "code", "version"}
 

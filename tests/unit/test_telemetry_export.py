@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -115,19 +116,20 @@ async def test_only_chosen_and_failed_pages_are_sent() -> None:
 
 async def test_the_last_metrics_are_the_final_counts(collector: Collector, protocol: Protocol) -> None:
     progress = Progress(pending=5)
-    stats = Stats(lambda: progress)
+    stats = Stats(lambda: progress, page_limit=50, database=Path(__file__))
     telemetry = telemetry_for(collector.endpoint, protocol, stats=stats, metrics_interval=0.01)
     telemetry.start()
     await collector.wait_until(lambda: len(collector.metrics) >= 2)
     for _ in range(3):
         telemetry.page_settled(page("http://site.test/"))
-    stats.flush(0.004, 12)
+    stats.flush(0.004, ["claim"] * 12)
     progress = Progress(done=3, pending=0, leased=0, deferred=1, failed=2, quarantined=4, bytes=99)
     await telemetry.aclose(30)
 
     last = collector.last_metrics()
     points = {name: getattr(metric, str(metric.WhichOneof("data"))).data_points for name, metric in last.items()}
     gauges = {name.removeprefix("crawler.pages."): p[0].as_int for name, p in points.items() if ".pages." in name}
+    assert gauges.pop("limit") == 50
     assert gauges == {"done": 3, "pending": 0, "leased": 0, "deferred": 1, "failed": 2, "quarantined": 4, "body": 99}
     assert points["crawler.completed"][0].as_int == 3
     assert {metric.name for metric in CATALOGUE} == last.keys()
@@ -142,7 +144,12 @@ async def test_the_last_metrics_are_the_final_counts(collector: Collector, proto
     assert (histogram.count, histogram.sum, sum(histogram.bucket_counts)) == (1, 0.004, 1)
     assert len(histogram.bucket_counts) == len(histogram.explicit_bounds) + 1
     assert text_attributes(points["crawler.requests"][0].attributes) == {"host": "site.test"}
-    assert "http" not in str([text_attributes(p.attributes) for series in points.values() for p in series])
+    (duration,) = points["http.client.request.duration"]
+    assert {pair.key: pair.value.string_value or pair.value.int_value for pair in duration.attributes} == {
+        "http.request.method": "GET",
+        "http.response.status_code": 200,  # an integer, by the conventions; and neither a host nor an error
+    }
+    assert "http://" not in str([text_attributes(p.attributes) for series in points.values() for p in series])
     starts = {p.start_time_unix_nano for p in points["crawler.completed"]}
     first = collector.metrics[0].resource_metrics[0].scope_metrics[0].metrics[0].sum.data_points[0]
     assert starts == {first.start_time_unix_nano}  # one cumulative series from the start to the end

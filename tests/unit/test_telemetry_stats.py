@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import math
+import os
 import re
+import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from crawljob.summary import Progress
+from crawljob_telemetry.environment import attempt_from
 from crawljob_telemetry.metrics import Buckets, Histogram
 from crawljob_telemetry.prometheus import render
+from durable_crawler.board import Wait
 from durable_crawler.outcomes import Exchange, Fetched, Outcome, PageRecord, Stage
 from durable_crawler.telemetry import Stats
 from durable_crawler.telemetry.catalogue import CATALOGUE, collect
 from durable_crawler.telemetry.hosts import OTHER, RANKED, SHOWN, HostCounts
+from durable_crawler.telemetry.volume import measure
 
 
 class HandClock:
@@ -76,13 +82,13 @@ def test_each_settled_claim_is_counted_once(settled: str, outcome: Outcome | Non
 
 def test_the_text_format_has_every_metric_of_the_catalogue_with_its_value() -> None:
     progress = Progress(done=7, pending=6, leased=5, deferred=4, failed=3, quarantined=2, bytes=1)
-    stats = Stats(lambda: progress)
+    stats = Stats(lambda: progress, attempt=4, page_limit=50, database=Path(__file__))
     for outcome in (Outcome.OK, Outcome.OK, Outcome.TLS_ERROR):
         stats.page_settled(record("done", outcome))
     stats.page_settled(record("deferred", Outcome.HTTP_ERROR))
     stats.leases(expired=1, lost=2, recovered=3)
-    stats.flush(0.004, 12)
-    stats.in_flight, stats.host_waits, stats.untraced = 9, 8, 7
+    stats.flush(0.004, ["claim", "finish", "finish"] * 4)
+    stats.in_flight, stats.untraced = 9, 7
 
     found = samples(stats)
     plain = {name: value for (name, labels), value in found.items() if not labels}
@@ -97,7 +103,9 @@ def test_the_text_format_has_every_metric_of_the_catalogue_with_its_value() -> N
             "crawler_recovered_leases_total": 3,
             "crawler_body_received_bytes_total": 400,
             "crawler_in_flight": 9,
-            "crawler_host_waits": 8,
+            "crawler_attempt": 4,
+            "crawler_pages_limit": 50,
+            "crawler_database_size_bytes": Path(__file__).stat().st_size,
             "crawler_pages_done": 7,
             "crawler_pages_pending": 6,
             "crawler_pages_leased": 5,
@@ -116,6 +124,10 @@ def test_the_text_format_has_every_metric_of_the_catalogue_with_its_value() -> N
     assert found["crawler_requests_total", frozenset({("host", "site.test")})] == 4
     assert found["crawler_telemetry_spans_total", frozenset({("result", "sent")})] == 0
 
+    assert found["crawler_frontier_operations_total", frozenset({("operation", "finish")})] == 8
+    assert found["crawler_frontier_operations_total", frozenset({("operation", "renew")})] == 0
+    assert plain["crawler_volume_size_bytes"] > plain["crawler_volume_free_bytes"] > 0
+
     families = list(text_string_to_metric_families(render(collect(stats))))
     assert [(family.name, family.type) for family in families] == [
         (metric.prometheus_name.removesuffix("_total"), metric.kind) for metric in CATALOGUE
@@ -132,7 +144,7 @@ def test_the_text_format_gives_back_what_a_label_contains() -> None:
 def test_the_catalogue_names_each_metric_once_in_one_line() -> None:
     assert len({metric.prometheus_name for metric in CATALOGUE}) == len(CATALOGUE)
     for metric in CATALOGUE:
-        assert re.fullmatch(r"crawler(\.[a-z]+(_[a-z]+)*)+", metric.name)
+        assert re.fullmatch(r"(crawler|process|http\.client)(\.[a-z]+(_[a-z]+)*)+", metric.name)
         assert re.fullmatch(r"[A-Z][^\n\\]+\.", metric.description)
 
 
@@ -212,3 +224,87 @@ def test_a_page_whose_clock_was_set_back_is_counted_as_instant() -> None:
     read = stats.fetch_seconds.read()
     assert (read.count, read.total) == (1, 0)
     assert math.copysign(1, read.total) == 1
+
+
+def test_hosts_wait_until_their_gates_open_whether_or_not_anybody_looks() -> None:
+    clock = HandClock()
+    stats = Stats(Progress, clock)
+    now = clock.now
+    stats.host_waits.look([(Wait.DELAY, now + 5), (Wait.BACKOFF, now + 60), (Wait.BACKOFF, now + 60)])
+    assert stats.host_waits.hosts() == {**dict.fromkeys(Wait, 0), Wait.DELAY: 1, Wait.BACKOFF: 2}
+    clock.now = now + 20
+    assert stats.host_waits.hosts() == {**dict.fromkeys(Wait, 0), Wait.BACKOFF: 2}
+    assert stats.host_waits.seconds() == {**dict.fromkeys(Wait, 0.0), Wait.DELAY: 5.0, Wait.BACKOFF: 40.0}
+    stats.host_waits.look([(Wait.ROBOTS, now + 300)])  # pages of the others were closed meanwhile
+    clock.now = now + 50
+    expected = {**dict.fromkeys(Wait, 0.0), Wait.DELAY: 5.0, Wait.BACKOFF: 40.0, Wait.ROBOTS: 30.0}
+    assert stats.host_waits.seconds() == expected
+    assert samples(stats)["crawler_host_wait_time_seconds_total", frozenset({("reason", "robots")})] == 30
+
+
+def test_the_time_that_hosts_waited_never_goes_down() -> None:
+    clock = HandClock()
+    stats = Stats(Progress, clock)
+    before = 0.0
+    for step in range(1000):
+        clock.now += 0.3 * (step % 5)
+        if step % 3 == 0:
+            stats.host_waits.look([(Wait.DELAY, clock.now + number % 4) for number in range(step % 7)])
+        after = stats.host_waits.seconds()[Wait.DELAY]
+        assert after >= before
+        before = after
+    assert before > 0
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "labels"),
+    [
+        (200, "", {"http_response_status_code": "200"}),
+        (404, "", {"http_response_status_code": "404", "error_type": "404"}),
+        (418, "", {"http_response_status_code": "400", "error_type": "400"}),  # as 400, by RFC 9110 section 15
+        (299, "", {"http_response_status_code": "200"}),
+        (999, "", {"http_response_status_code": "500", "error_type": "500"}),
+        (200, "truncated", {"http_response_status_code": "200", "error_type": "truncated"}),
+        (None, "dns_error", {"error_type": "dns_error"}),
+    ],
+)
+def test_a_request_is_counted_by_the_http_conventions(status: int | None, error: str, labels: dict[str, str]) -> None:
+    stats = Stats(Progress)
+    version = "" if status is None else "1.1"
+    stats.requested([Exchange("http://h/", 0, 3_000_000_000, status, error, version, waited_ns=1_000_000_000)])
+    labels = {**labels, "http_request_method": "GET", **({"network_protocol_version": version} if version else {})}
+    found = samples(stats)
+    assert found["http_client_request_duration_seconds_sum", frozenset(labels.items())] == 2
+    assert found["http_client_request_duration_seconds_bucket", frozenset({**labels, "le": "2.5"}.items())] == 1
+
+
+def test_the_process_says_what_it_takes() -> None:
+    before = samples(Stats(Progress))
+    spent = time.process_time()
+    while time.process_time() < spent + 0.02:
+        pass
+    after = samples(Stats(Progress))
+    cpu = ("process_cpu_time_seconds_total", frozenset[tuple[str, str]]())
+    assert before[cpu] + 0.02 <= after[cpu] <= time.process_time()
+    assert after["process_memory_usage_bytes", frozenset()] > 10 * 1024 * 1024
+
+
+def test_the_wal_belongs_to_the_database_and_a_file_that_has_gone_has_no_size(tmp_path: Path) -> None:
+    database = tmp_path / "frontier.db"
+    assert measure(database) is None
+    database.write_bytes(b"x" * 1000)
+    (tmp_path / "frontier.db-wal").write_bytes(b"x" * 234)
+    measured = measure(database)
+    assert measured is not None
+    room = os.statvfs(tmp_path)
+    assert (measured.database, measured.size) == (1234, room.f_blocks * room.f_frsize)
+    gone = {name for name, _ in samples(Stats(Progress, database=tmp_path / "gone"))}
+    assert not gone & {"crawler_database_size_bytes", "crawler_volume_size_bytes", "crawler_volume_free_bytes"}
+
+
+@pytest.mark.parametrize(
+    ("attributes", "attempt"),
+    [("crawljob.attempt=3,a=b", 3), ("", 1), ("crawljob.attempt=x", 1), ("crawljob.attempt=", 1)],
+)
+def test_the_attempt_is_the_environments(attributes: str, attempt: int) -> None:
+    assert attempt_from({"OTEL_RESOURCE_ATTRIBUTES": attributes}) == attempt

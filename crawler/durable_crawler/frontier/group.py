@@ -11,7 +11,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from durable_crawler.frontier.model import (
     QUARANTINE_AFTER,
@@ -41,6 +41,9 @@ Run = Callable[[str, Mapping[str, Any]], Awaitable[Sequence[Row]]]
 class Operation:
     """Something asked of the frontier, and the future that is answered after the commit."""
 
+    name: ClassVar[str]
+    """What it is called in metrics."""
+
     answer: asyncio.Future[Any]
 
     @property
@@ -51,6 +54,8 @@ class Operation:
 
 @dataclass(slots=True, eq=False)
 class Claim(Operation):
+    name = "claim"
+
     wants: Mapping[int, int]
     limit: int
     gates: Mapping[int, int]
@@ -58,6 +63,8 @@ class Claim(Operation):
 
 @dataclass(slots=True, eq=False)
 class CloseHost(Operation):
+    name = "close_host"
+
     host_id: int
     outcome: Outcome
     error: str
@@ -65,11 +72,15 @@ class CloseHost(Operation):
 
 @dataclass(slots=True, eq=False)
 class KeepRobots(Operation):
+    name = "keep_robots"
+
     known: KnownRobots
 
 
 @dataclass(slots=True, eq=False)
 class Finish(Operation):
+    name = "finish"
+
     lease: Lease
     result: Result
     links: Sequence[Link]
@@ -82,6 +93,8 @@ class Finish(Operation):
 
 @dataclass(slots=True, eq=False)
 class Defer(Operation):
+    name = "defer"
+
     lease: Lease
     deferral: Deferral
 
@@ -92,6 +105,8 @@ class Defer(Operation):
 
 @dataclass(slots=True, eq=False)
 class Release(Operation):
+    name = "release"
+
     leases: Sequence[Lease]
 
     @property
@@ -101,11 +116,17 @@ class Release(Operation):
 
 @dataclass(slots=True, eq=False)
 class Renew(Operation):
+    name = "renew"
+
     leases: Sequence[Lease]
 
     @property
     def pages(self) -> Collection[int]:
         return {lease.page_id for lease in self.leases}
+
+
+OPERATIONS = tuple(kind.name for kind in (Claim, Finish, Defer, Release, Renew, CloseHost, KeepRobots))
+"""All kinds of operations by name."""
 
 
 @dataclass(slots=True)

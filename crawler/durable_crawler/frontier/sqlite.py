@@ -99,8 +99,8 @@ class SqliteFrontier:
         self._flusher: asyncio.Task[None] | None = None
         self._checkpointed = clock.monotonic()
         self._looked_at_disk = -math.inf  # the first claim looks: a restart on a full volume must not begin to fill it
-        self.on_flush: Callable[[float, int], None] = lambda seconds, operations: None
-        """Told the duration and the size of every flush that committed."""
+        self.on_flush: Callable[[float, Sequence[str]], None] = lambda seconds, operations: None
+        """Told the duration of every flush that committed, and the names of its operations (``group.OPERATIONS``)."""
 
     @classmethod
     async def open(cls, path: Path, admission: Admission, *, max_pages: int, clock: Clock) -> Self:
@@ -124,6 +124,11 @@ class SqliteFrontier:
             raise
         frontier._flusher = asyncio.create_task(frontier._flush_forever(), name="frontier flusher")
         return frontier
+
+    @property
+    def path(self) -> Path:
+        """The database's file."""
+        return self._path
 
     @property
     def snapshot(self) -> Snapshot:
@@ -286,7 +291,7 @@ class SqliteFrontier:
         for operation, answer in flushed.answers:
             if not operation.answer.done():  # a worker that was cancelled does not wait any more
                 operation.answer.set_result(answer)
-        self.on_flush(self._clock.monotonic() - started, len(operations))
+        self.on_flush(self._clock.monotonic() - started, [operation.name for operation in operations])
         await self._checkpoint()
 
     async def _checkpoint(self) -> None:

@@ -10,14 +10,17 @@ from typing import NamedTuple
 
 from crawljob.summary import Progress
 from crawljob_telemetry.metrics import Collected, Metric, Series, Value
+from crawljob_telemetry.process import PROCESS
 from durable_crawler.telemetry.stats import Stats
+from durable_crawler.telemetry.volume import Volume
 
 
 class Reading(NamedTuple):
-    """What the table reads: the counters, and the gauges of one snapshot."""
+    """What the table reads: the counters, the gauges of one snapshot, and the frontier's volume."""
 
     stats: Stats
     progress: Progress
+    volume: Volume | None
 
 
 def _one(read: Callable[[Stats], Value]) -> Callable[[Reading], Series]:
@@ -28,7 +31,11 @@ def _snapshot(read: Callable[[Progress], int]) -> Callable[[Reading], Series]:
     return lambda now: {(): read(now.progress)}
 
 
-def _by(read: Callable[[Stats], Mapping[str, int]]) -> Callable[[Reading], Series]:
+def _volume(read: Callable[[Volume], int]) -> Callable[[Reading], Series]:
+    return lambda now: {} if now.volume is None else {(): read(now.volume)}
+
+
+def _by(read: Callable[[Stats], Mapping[str, Value]]) -> Callable[[Reading], Series]:
     return lambda now: {(key,): value for key, value in dict(read(now.stats)).items()}
 
 
@@ -101,13 +108,64 @@ CATALOGUE: tuple[Metric[Reading], ...] = (
         "Operations that shared a transaction.",
         _one(lambda s: s.flush_operations.read()),
     ),
+    Metric(
+        "crawler.frontier.operations",
+        "counter",
+        "{operation}",
+        "Operations of the frontier that were committed; one may name several pages.",
+        _by(lambda s: s.operations),
+        ("operation",),
+    ),
+    Metric(
+        "crawler.database.size", "gauge", "By", "The frontier's database and its WAL.", _volume(lambda v: v.database)
+    ),
+    Metric("crawler.volume.size", "gauge", "By", "The file system that holds the frontier.", _volume(lambda v: v.size)),
+    Metric(
+        "crawler.volume.free",
+        "gauge",
+        "By",
+        "What is free of the file system that holds the frontier.",
+        _volume(lambda v: v.free),
+    ),
+    Metric(
+        "crawler.attempt",
+        "gauge",
+        "{attempt}",
+        "Which Pod of its CrawlJob this is, from 1; 1 outside a cluster.",
+        _one(lambda s: s.attempt),
+    ),
     Metric("crawler.in_flight", "gauge", "{page}", "Pages being fetched.", _one(lambda s: s.in_flight)),
     Metric(
         "crawler.host_waits",
         "gauge",
         "{host}",
-        "Hosts that pages wait for: a delay, a backoff, or an open circuit.",
-        _one(lambda s: s.host_waits),
+        "Hosts with pages that may not be asked now, by what closed their gates.",
+        _by(lambda s: s.host_waits.hosts()),
+        ("reason",),
+    ),
+    Metric(
+        "crawler.host_wait.time",
+        "counter",
+        "s",
+        "For how long hosts with pages might not be asked, added up over all hosts (host-seconds: two that wait for a "
+        "minute are two minutes), by what closed their gates.",
+        _by(lambda s: s.host_waits.seconds()),
+        ("reason",),
+    ),
+    Metric(
+        "http.client.request.duration",
+        "histogram",
+        "s",
+        "HTTP requests, redirects and those for robots.txt included, without the time until their turn came.",
+        lambda now: dict(now.stats.requests.series().items()),
+        ("http.request.method", "http.response.status_code", "error.type", "network.protocol.version"),
+    ),
+    Metric(
+        "crawler.pages.limit",
+        "gauge",
+        "{page}",
+        "Pages that are requested at most (scope.maxPages).",
+        lambda now: {} if now.stats.page_limit is None else {(): now.stats.page_limit},
     ),
     Metric("crawler.pages.done", "gauge", "{page}", "Pages with a result.", _snapshot(lambda p: p.done)),
     Metric("crawler.pages.pending", "gauge", "{page}", "Pages that can be claimed.", _snapshot(lambda p: p.pending)),
@@ -155,10 +213,14 @@ CATALOGUE: tuple[Metric[Reading], ...] = (
         "Failed pages without a span because the limit of a run was reached.",
         _one(lambda s: s.untraced),
     ),
+    *PROCESS,
 )
 
 
 def collect(stats: Stats) -> Collected:
-    """All numbers now, the gauges from one snapshot. Safe from any thread; raises only what ``stats.gauges`` does."""
-    now = Reading(stats, stats.gauges())
+    """All numbers now, the gauges from one snapshot. Safe from any thread; raises only what ``stats.gauges`` does.
+
+    Not for the event loop: it waits for the frontier's file system.
+    """
+    now = Reading(stats, stats.gauges(), stats.volume())
     return [(metric, metric.read(now)) for metric in CATALOGUE]

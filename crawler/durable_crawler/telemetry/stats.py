@@ -8,13 +8,19 @@ copies.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 
 from crawljob.summary import Progress
 from crawljob_telemetry.metrics import Histogram
+from durable_crawler.board import Wait
 from durable_crawler.clock import Clock, SystemClock
-from durable_crawler.outcomes import PageRecord
+from durable_crawler.frontier.group import OPERATIONS
+from durable_crawler.outcomes import Exchange, PageRecord
 from durable_crawler.telemetry.hosts import HostCounts
+from durable_crawler.telemetry.requests import Requests
+from durable_crawler.telemetry.volume import Volume, measure
+from durable_crawler.telemetry.waits import HostWaits
 
 FETCH_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 30.0, 60.0)
 FLUSH_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0)
@@ -51,8 +57,20 @@ class Stats:
     ``gauges`` is asked from any thread and must not wait: it returns the counts of the last snapshot.
     """
 
-    def __init__(self, gauges: Callable[[], Progress], clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        gauges: Callable[[], Progress],
+        clock: Clock | None = None,
+        *,
+        attempt: int = 1,
+        page_limit: int | None = None,
+        database: Path | None = None,
+    ) -> None:
+        """``attempt`` is the number of this Pod of its CrawlJob; ``database`` the frontier's file."""
         self.gauges = gauges
+        self.attempt = attempt
+        self.page_limit = page_limit
+        self._database = database
         self._clock: Clock = SystemClock() if clock is None else clock
         self._rate = Rate(self._clock.monotonic())
         self.completed = 0
@@ -70,8 +88,10 @@ class Stats:
         self.flush_operations = Histogram(FLUSH_OPERATIONS)
         self.in_flight = 0
         """Pages being fetched now; set by the engine."""
-        self.host_waits = 0
-        """Hosts that pages wait for now; set by the engine."""
+        self.host_waits = HostWaits(tuple(Wait), self._clock.monotonic)
+        self.requests = Requests()
+        self.operations = dict.fromkeys(OPERATIONS, 0)
+        """Committed operations of the frontier by name."""
         self.spans = {"sent": 0, "failed": 0, "dropped": 0}
         self.metric_exports = {"sent": 0, "failed": 0, "dropped": 0}
         self.untraced = 0
@@ -94,15 +114,22 @@ class Stats:
             self.retries += 1
         self.body_bytes += fetched.body_bytes
         if fetched.exchanges:
+            self.requests.add(fetched.exchanges)
             self.hosts.add(record.authority, len(fetched.exchanges))
         for stage in record.stages:
             if stage.name == "fetch":
                 self.fetch_seconds.observe((stage.ended_ns - stage.started_ns) / 1e9)
 
-    def flush(self, seconds: float, operations: int) -> None:
-        """Count one committed flush: how long its transaction took, and how many operations shared it."""
+    def requested(self, exchanges: Iterable[Exchange]) -> None:
+        """Count requests that belong to no page: those for a robots.txt."""
+        self.requests.add(exchanges)
+
+    def flush(self, seconds: float, operations: Sequence[str]) -> None:
+        """Count one committed flush: how long its transaction took, and the operations that shared it."""
         self.flush_seconds.observe(seconds)
-        self.flush_operations.observe(operations)
+        self.flush_operations.observe(len(operations))
+        for name in operations:
+            self.operations[name] += 1
 
     def leases(self, *, expired: int = 0, lost: int = 0, recovered: int = 0) -> None:
         """Count leases that ran out, that were found to be no longer ours, and that an older process had left.
@@ -112,6 +139,10 @@ class Stats:
         self.expired_leases += expired
         self.lost_leases += lost
         self.recovered_leases += recovered
+
+    def volume(self) -> Volume | None:
+        """What the frontier takes and has left; waits for the file system."""
+        return None if self._database is None else measure(self._database)
 
     def progress(self) -> Progress:
         """The last snapshot with the rate of the last half minute, in pages per second."""

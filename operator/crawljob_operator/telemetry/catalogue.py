@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from crawljob import __version__
 from crawljob_operator.telemetry.stats import Stats
 from crawljob_telemetry.metrics import Collected, Histogram, Metric, Series, Value
+from crawljob_telemetry.process import PROCESS
 
 
 def _one(read: Callable[[Stats], Value]) -> Callable[[Stats], Series]:
@@ -110,6 +111,7 @@ CATALOGUE: tuple[Metric[Stats], ...] = (
         _by(lambda s: s.metric_exports),
         ("result",),
     ),
+    *PROCESS,
 )
 
 
