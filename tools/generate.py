@@ -1,7 +1,7 @@
 """Writes every file that is derived from the code, or says which one differs (``make generate``, ``make verify``).
 
-The generators are pure: each returns a file's whole text. The chart's definition and rights and the plain manifests come
-from the models and the operator's own list of rights, the dashboards from tools/dashboards, the reference from the
+The generators are pure: each returns a file's whole text. The chart's definition and rights and the plain manifests
+come from the models and the operator's own list of rights, the dashboards from tools/dashboards, the reference from the
 models, the plain installation from the chart.
 """
 

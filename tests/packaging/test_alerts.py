@@ -42,7 +42,10 @@ def test_each_alert_is_tested_both_ways(promtool: Path, alert: str, broken: str,
     silent = [not case["exp_alerts"] for case in cases if case["alertname"] == alert]
     assert set(silent) == {True, False}
     groups = [
-        {**group, "rules": [{**rule, "expr": broken if rule["alert"] == alert else rule["expr"]} for rule in group["rules"]]}
+        {
+            **group,
+            "rules": [{**rule, "expr": broken if rule["alert"] == alert else rule["expr"]} for rule in group["rules"]],
+        }
         for group in GROUPS
     ]
     (tmp_path / "rules.yaml").write_text(yaml.safe_dump({"groups": groups}))

@@ -28,7 +28,7 @@ from durable_crawler.telemetry import catalogue as crawlers
 
 CATALOGUE: tuple[Metric[Any], ...] = (*crawlers.CATALOGUE, *operators.CATALOGUE)
 RULES = ROOT / CHART / "files/rules.yaml"
-# Of every scrape, of histograms, and of the crawl: by the PodMonitor's relabelling or the Collector's resource attributes.
+# Of every scrape, of histograms, and of the crawl: the PodMonitor's relabelling or the Collector's resource attributes.
 COMMON_LABELS = {"job", "instance", "exported_job", "exported_instance", "le"}
 COMMON_LABELS |= {"k8s_namespace_name", "crawljob_name", "crawljob_uid", "crawljob_attempt"}
 GRID_COLUMNS = 24

@@ -147,7 +147,8 @@ def hosts() -> Row:
             ),
             lines(
                 "Time waited for hosts",
-                "Seconds of waiting per second, over all hosts, by reason: which rule costs the most.",
+                "Host-seconds per second, by reason: 3 means that three hosts with pages to do might not be asked, on "
+                "average.",
                 panels.SECONDS,
                 Query(rate("crawler_host_wait_time_seconds_total", "reason"), "{{reason}}"),
                 stacked=True,
@@ -165,7 +166,8 @@ def latency() -> Row:
         [
             lines(
                 "Duration of an HTTP request",
-                "From the request to the end of its body. 0.99: one request of a hundred took longer.",
+                "Redirects and robots.txt included, the wait for its turn not. 0.99: one request of a hundred took "
+                "longer.",
                 panels.SECONDS,
                 *(Query(promql.quantile(share, request, WHERE), f"{share:g}") for share in shares),
             ),

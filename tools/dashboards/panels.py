@@ -69,6 +69,7 @@ def heatmap(title: str, reading: str, unit: str, buckets: str) -> heatmaps.Panel
     """A histogram over time: ``buckets`` has a series for each ``le``."""
     panel = heatmaps.Panel().title(title).description(reading).datasource(_SOURCE)
     panel = panel.y_axis(heatmaps.YAxisConfig().unit(unit)).unit(unit)
+    panel = panel.scale_distribution(options.ScaleDistributionConfig().type(common.ScaleDistribution.LINEAR))
     target = _target(Query(buckets, "{{le}}"), 0).format(PromQueryFormat.HEATMAP)
     return panel.targets([target])
 
@@ -106,9 +107,7 @@ def render(
     for row in rows:
         made = made.with_row(builders.Row(row.title).id(next(number_of)))
         for panel in row.panels:
-            made = made.with_panel(
-                panel.id(next(number_of)).span(WIDTH // len(row.panels)).height(row.height)
-            )
+            made = made.with_panel(panel.id(next(number_of)).span(WIDTH // len(row.panels)).height(row.height))
     return _json(made.build())
 
 
