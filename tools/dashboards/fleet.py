@@ -77,8 +77,8 @@ def jobs() -> Row:
             ),
             lines(
                 "Restarts by reason",
-                "Pods that ended before their crawl did, in each interval; empty while none did. Suspended, SpecChanged "
-                "and RestartRequested were asked for; OOMKilled and Error were not.",
+                "Pods that ended before their crawl did, in each interval; empty while none did. Suspended, "
+                "SpecChanged and RestartRequested were asked for; OOMKilled and Error were not.",
                 panels.COUNT,
                 Query(
                     f"sum by (reason) (increase(crawljob_operator_restarts_total[{promql.RATE}])) > 0",
