@@ -7,7 +7,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -17,10 +17,10 @@ from pydantic import ValidationError
 from crawljob import __version__
 from crawljob.problems import InvalidInputError
 from crawljob.spec import Telemetry as TelemetrySpec
-from crawljob_operator import logs, names, netsettings
+from crawljob_operator import check, logs, names, netsettings
 from crawljob_operator.handlers import Watches
 from crawljob_operator.health import HealthServer
-from crawljob_operator.kube import NETWORK_ERRORS, ApiError, Kube
+from crawljob_operator.kube import NETWORK_ERRORS, ApiError, Kube, NoAccountError
 from crawljob_operator.netsettings import NetworkSettings
 from crawljob_operator.progress import ProgressReader
 from crawljob_operator.reconcile import Reconciler
@@ -159,13 +159,12 @@ def _network(_: click.Context, __: click.Parameter, value: str | None) -> Networ
         raise click.BadParameter(str(error)) from None
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="crawljob-operator")
 @click.option(
     names.FLAG_CRAWLER_IMAGE,
     envvar=names.ENV_CRAWLER_IMAGE,
-    required=True,
-    help="Image of the crawler, for CrawlJobs that name none.",
+    help="Image of the crawler, for CrawlJobs that name none; required.",
 )
 @click.option(
     names.FLAG_NAMESPACE,
@@ -228,9 +227,11 @@ def _network(_: click.Context, __: click.Parameter, value: str | None) -> Networ
     show_default=True,
     type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
 )
+@click.pass_context
 def main(
+    context: click.Context,
     *,
-    crawler_image: str,
+    crawler_image: str | None,
     namespaces: tuple[str, ...],
     listen: tuple[str, int],
     resync: float,
@@ -241,6 +242,11 @@ def main(
     log_level: str,
 ) -> None:
     """Watch CrawlJobs and give each one a volume and exactly one crawler Pod, until its crawl is done."""
+    if context.invoked_subcommand is not None:
+        context.obj = namespaces
+        return
+    if not crawler_image:
+        raise click.MissingParameter(ctx=context, param_hint=f"'{names.FLAG_CRAWLER_IMAGE}'", param_type="option")
     logs.configure(log_level)
     options = Options(
         crawler_image,
@@ -251,7 +257,51 @@ def main(
         network,
         TelemetrySpec(endpoint=otlp_endpoint, protocol=otlp_protocol),
     )
-    sys.exit(asyncio.run(_to_the_end(options)))
+    try:
+        code = asyncio.run(_to_the_end(options))
+    except NoAccountError as error:
+        raise click.ClickException(str(error)) from None
+    sys.exit(code)
+
+
+@main.group("check")
+def check_() -> None:
+    """Ask the cluster whether it is as the operator needs it; what is missing is named, and the exit code is 1."""
+
+
+@check_.command("rights")
+@click.pass_obj
+def check_rights(namespaces: tuple[str, ...]) -> None:
+    """Every right that the operator uses, with the account that runs this, and none that it must not have."""
+    _report(lambda kube: check.rights(kube, namespaces))
+
+
+@check_.command("sample")
+@click.argument("namespace")
+def check_sample(namespace: str) -> None:
+    """A dry run of a CrawlJob with every field, in NAMESPACE; needs the right to create CrawlJobs there."""
+    _report(lambda kube: check.sample(kube, namespace))
+
+
+def _report(ask: Callable[[Kube], AsyncIterator[check.Answer]]) -> None:
+    """Print the answers as they come, and end the process: with 1 when one is no, or there is none."""
+
+    async def asked() -> int:
+        failed = 0
+        async with await Kube.connect() as kube:
+            async for answer in ask(kube):
+                click.echo(str(answer))
+                failed += not answer.passed
+        return failed
+
+    try:
+        failed = asyncio.run(asked())
+    except NoAccountError as error:
+        raise click.ClickException(str(error)) from None
+    except (ApiError, *NETWORK_ERRORS) as error:
+        raise click.ClickException(f"the API server gives no answer: {error or type(error).__name__}") from None
+    if failed:
+        raise click.ClickException(f"{failed} of these checks failed; each says what to do")
 
 
 if __name__ == "__main__":

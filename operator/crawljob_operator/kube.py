@@ -50,6 +50,10 @@ class ApiError(Exception):
         super().__init__(f"{status} {reason}: {message}")
 
 
+class NoAccountError(Exception):
+    """There is neither a kubeconfig nor a Pod's own account to reach an API server with."""
+
+
 class NotFoundError(ApiError):
     """404: the object, its namespace or its kind is not there."""
 
@@ -88,12 +92,18 @@ class Kube:
 
     @classmethod
     async def connect(cls, observer: Observer | None = None) -> Self:
-        """Take the kubeconfig that ``KUBECONFIG`` names, else the Pod's own account, else the user's kubeconfig."""
+        """Take the kubeconfig that ``KUBECONFIG`` names, else the Pod's own account, else the user's kubeconfig.
+
+        Raises ``NoAccountError`` where there is none, or it cannot be used.
+        """
         configuration = client.Configuration()
-        if "KUBECONFIG" not in os.environ and _in_cluster():
-            config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
-        else:
-            await config.load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+        try:
+            if "KUBECONFIG" not in os.environ and _in_cluster():
+                config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+            else:
+                await config.load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+        except config.ConfigException as error:
+            raise NoAccountError(f"no cluster to talk to ({error}); set KUBECONFIG, or run in a Pod") from None
         return cls(configuration, observer)
 
     async def __aenter__(self) -> Self:
@@ -147,6 +157,19 @@ class Kube:
         """Create an object. Raises ``ConflictError`` when the name is taken, ``ApiError`` for an unknown field."""
         namespace = body["metadata"]["namespace"]
         return await self._call("POST", _path(resource, namespace), body=body, query=[*_MANAGER, *_STRICT])
+
+    async def try_create(self, resource: Resource, body: Raw) -> None:
+        """Have the creation of an object judged, which keeps nothing. Raises what ``create`` would."""
+        namespace = body["metadata"]["namespace"]
+        query = [*_MANAGER, *_STRICT, ("dryRun", "All")]
+        await self._call("POST", _path(resource, namespace), body=body, query=query)
+
+    async def allowed(self, attributes: Mapping[str, str]) -> bool:
+        """Whether this account may do what the attributes of a SelfSubjectAccessReview describe."""
+        kind = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
+        body = {**kind, "spec": {"resourceAttributes": dict(attributes)}}
+        answer = await self._call("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body=body)
+        return bool((answer.get("status") or {}).get("allowed"))
 
     async def delete(self, resource: Resource, namespace: str, name: str, uid: str) -> None:
         """Delete exactly this object, gracefully; that it is gone already is what was wanted."""

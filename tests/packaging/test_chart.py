@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import jsonschema  # type: ignore[import-untyped] # its stubs are a package of their own
 import pytest
 import yaml
-from tests.support import podsecurity
+from tests.support import builders, podsecurity
 from tools.generate import CHART, ROOT
 
+from crawljob import API_GROUP, PLURAL
 from crawljob.crd import crd
 from crawljob_operator import names, netsettings, rbac
+from crawljob_operator import render as crawls
 from crawljob_operator.netsettings import NetworkSettings
 
 Objects = list[dict[str, Any]]
-Render = Callable[[dict[str, Any]], Objects]
+
+
+class Render(Protocol):
+    def __call__(self, values: dict[str, Any], *, tests: bool = False) -> Objects: ...
+
 
 SCHEMA = json.loads((ROOT / CHART / "values.schema.json").read_text())
 VALUES = yaml.safe_load((ROOT / CHART / "values.yaml").read_text())
@@ -32,6 +39,9 @@ OTHER_VALUES: dict[str, Any] = {
     "imagePullSecrets": [{"name": "pull"}],
     "crawler.image": "registry.example.org/crawler:other",
     "watchNamespaces": ["team-a", "team-b"],
+    "serviceAccount.create": False,
+    "serviceAccount.name": "mine",
+    "serviceAccount.annotations": {"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/none"},
     "networkPolicy.enabled": False,
     "networkPolicy.limits.allowCIDRs": ["10.20.0.0/16", "fd00:20::/32"],
     "networkPolicy.dns.to": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}}],
@@ -40,27 +50,53 @@ OTHER_VALUES: dict[str, Any] = {
     "networkPolicy.collector.ports": [{"protocol": "TCP", "port": "otlp-grpc"}],
     "telemetry.endpoint": "http://collector:4317",
     "telemetry.protocol": "http/protobuf",
+    "podMonitor.enabled": True,
+    "podMonitor.labels": {"release": "prometheus"},
+    "podMonitor.interval": "1m30s",
+    "prometheusRule.enabled": True,
+    "prometheusRule.labels": {"release": "prometheus"},
+    "dashboards.enabled": True,
+    "dashboards.labels": {"other": "yes"},
+    "dashboards.annotations": {"k8s-sidecar-target-directory": "elsewhere"},
     "crds.enabled": False,
     "crds.keep": False,
     "resources.requests.cpu": "50m",
     "resources.requests.memory": "128Mi",
     "resources.limits.memory": "512Mi",
+    "logLevel": "debug",
+    "extraEnv": [{"name": "PROXY", "valueFrom": {"secretKeyRef": {"name": "proxy", "key": "url"}}}],
+    "commonLabels": {"team": "docs"},
+    "deploymentAnnotations": {"example.org/owner": "docs"},
+    "podLabels": {"example.org/owner": "docs"},
+    "podAnnotations": {"example.org/owner": "docs"},
     "nodeSelector": {"kubernetes.io/arch": "amd64"},
     "tolerations": [{"key": "dedicated", "operator": "Exists", "effect": "NoSchedule"}],
     "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}},
     "priorityClassName": "system-cluster-critical",
 }
 
+# Values that mean something only beside others.
+BESIDE: dict[str, dict[str, Any]] = {
+    "serviceAccount.create": {"serviceAccount": {"name": "mine"}},
+    "podMonitor.labels": {"podMonitor": {"enabled": True}},
+    "podMonitor.interval": {"podMonitor": {"enabled": True}},
+    "prometheusRule.labels": {"prometheusRule": {"enabled": True}},
+    "dashboards.labels": {"dashboards": {"enabled": True}},
+    "dashboards.annotations": {"dashboards": {"enabled": True}},
+}
+MONITORING = ("--api-versions", "monitoring.coreos.com/v1")
+
 
 @pytest.fixture(scope="module")
 def render(helm: Path, tmp_path_factory: pytest.TempPathFactory) -> Render:
-    """Renders the chart as an installation called `test` in the namespace `apart` would be."""
+    """Renders the chart as an installation called `test` in the namespace `apart` would be, or with what tests it."""
     folder = tmp_path_factory.mktemp("values")
 
-    def rendered(values: dict[str, Any]) -> Objects:
+    def rendered(values: dict[str, Any], *, tests: bool = False) -> Objects:
         file = folder / "values.yaml"
         file.write_text(yaml.safe_dump(values))
-        done = _helm(helm, "template", "test", CHART, "--namespace", "apart", "--values", file)
+        release = ("template", "test", CHART, "--namespace", "apart", *MONITORING)
+        done = _helm(helm, *release, "--values", file, *(() if tests else ("--skip-tests",)))
         assert done.returncode == 0, done.stderr
         return [item for item in yaml.safe_load_all(done.stdout) if item]
 
@@ -72,7 +108,7 @@ def _helm(helm: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str
 
 
 def _leaves(node: Any, path: str = "") -> Iterator[str]:
-    if isinstance(node, dict) and node:
+    if isinstance(node, dict) and node and path.rsplit(".", maxsplit=1)[-1] not in {"labels", "annotations"}:
         for key, value in node.items():
             yield from _leaves(value, f"{path}.{key}" if path else key)
     else:
@@ -84,6 +120,14 @@ def _with(path: str, value: Any) -> dict[str, Any]:
         value = {key: value}
     assert isinstance(value, dict)
     return value
+
+
+def _other(path: str) -> dict[str, Any]:
+    """The other value of the table, and what it needs beside it."""
+    values, beside = _with(path, OTHER_VALUES[path]), BESIDE.get(path, {})
+    for part, siblings in beside.items():
+        values[part] = {**siblings, **values[part]}
+    return values
 
 
 def _one(objects: Objects, kind: str) -> dict[str, Any]:
@@ -150,6 +194,20 @@ def _value(path: str) -> Any:
         {"telemetry": {"protocol": "http/json"}},
         {"resources": {"limits": {"memory": "lots"}}},
         {"imagePullSecrets": ["pull"]},
+        {"serviceAccount": {"name": "Not a name"}},
+        {"podMonitor": {"interval": "often"}},
+        {"podMonitor": {"labels": {"app.kubernetes.io/name": "other"}}},
+        {"commonLabels": {"helm.sh/chart": "other"}},
+        {"podLabels": {"durable-crawler.io/crawljob": "other"}},
+        {"podLabels": {"app.kubernetes.io/managed-by": "durable-crawler"}},
+        {"podLabels": {"a": 1}},
+        {"podAnnotations": {"container.apparmor.security.beta.kubernetes.io/operator": "unconfined"}},
+        {"deploymentAnnotations": {"meta.helm.sh/release-name": "other"}},
+        {"dashboards": {"labels": {"grafana_dashboard": 1}}},
+        {"logLevel": "loud"},
+        {"extraEnv": [{"name": "LOG_LEVEL", "value": "debug"}]},
+        {"extraEnv": [{"name": "A", "valueFrom": {"secret": "b"}}]},
+        {"extraEnv": {"A": "b"}},
         {"networkPolicy": False},
         {"networkPolicy": {"limits": {"allowCIDRs": ["10.20.0.0"]}}},
         {"networkPolicy": {"dns": {"ports": []}}},
@@ -183,15 +241,17 @@ def test_the_table_of_other_values_names_every_value() -> None:
 
 @pytest.mark.parametrize("path", OTHER_VALUES)
 def test_every_value_has_an_effect(path: str, render: Render) -> None:
-    values = _with(path, OTHER_VALUES[path])
+    values = _other(path)
     jsonschema.Draft7Validator(SCHEMA).validate(values)
-    assert render(values) != render({})
+    assert render(values) != render(BESIDE.get(path, {}))
 
 
-@pytest.mark.parametrize("values", [{}, *(_with(path, value) for path, value in OTHER_VALUES.items())], ids=str)
+@pytest.mark.parametrize("values", [{}, *map(_other, OTHER_VALUES)], ids=str)
 def test_every_rendered_pod_fits_the_restricted_profile(values: dict[str, Any], render: Render) -> None:
-    pods = [item["spec"]["template"] for item in render(values) if "template" in item.get("spec", {})]
-    assert pods
+    objects = render(values, tests=True)
+    pods = [item["spec"]["template"] for item in objects if "template" in item.get("spec", {})]
+    pods += [item for item in objects if item["kind"] == "Pod"]
+    assert len(pods) == 3
     assert [podsecurity.violations(pod) for pod in pods] == [[]] * len(pods)
     for pod in pods:
         (container,) = pod["spec"]["containers"]
@@ -331,9 +391,124 @@ def test_names_fit_for_every_release_name(release: str, helm: Path) -> None:
         assert len(item["metadata"]["name"]) <= 63
 
 
+def test_what_makes_the_operator_its_own_cannot_be_taken_by_extra_variables(render: Render) -> None:
+    """The schema's list is all that the chart sets; a duplicate would win over it, or lose, unseen."""
+    telemetry = {"endpoint": "http://collector:4317"}
+    own = {entry["name"] for entry in _container(render({"watchNamespaces": ["a"], "telemetry": telemetry}))["env"]}
+    item = SCHEMA["properties"]["extraEnv"]["items"]["properties"]["name"]
+    assert own <= {*item["not"]["enum"]}
+
+
+def test_everything_that_the_chart_makes_says_whose_it_is(render: Render) -> None:
+    values = {f"{part}.enabled": True for part in ("podMonitor", "prometheusRule", "dashboards")}
+    asked = {path.split(".")[0]: {"enabled": value} for path, value in values.items()}
+    objects = render({**asked, "commonLabels": {"team": "docs"}}, tests=True)
+    for item in objects:
+        labels = item["metadata"]["labels"]
+        assert {"app.kubernetes.io/instance": "test", "team": "docs"}.items() <= labels.items()
+        assert labels["helm.sh/chart"].startswith("durable-crawler-")
+
+
+def test_monitoring_that_the_cluster_does_not_know_is_refused_in_one_sentence(helm: Path) -> None:
+    for value in ("podMonitor.enabled", "prometheusRule.enabled"):
+        done = _helm(helm, "template", "test", CHART, "--set", f"{value}=true")
+        assert done.returncode != 0
+        assert f"{value} asks for a P" in done.stderr
+        assert "--api-versions monitoring.coreos.com/v1" in done.stderr
+
+
+def test_an_account_of_somebody_elses_must_have_a_name(helm: Path) -> None:
+    done = _helm(helm, "template", "test", CHART, "--set", "serviceAccount.create=false")
+    assert done.returncode != 0
+    assert "say in serviceAccount.name" in done.stderr
+
+
+def test_an_account_of_somebody_elses_gets_the_rights(render: Render) -> None:
+    objects = render({"serviceAccount": {"create": False, "name": "mine"}})
+    assert not [item for item in objects if item["kind"] == "ServiceAccount"]
+    assert _one(objects, "ClusterRoleBinding")["subjects"][0]["name"] == "mine"
+    assert _one(objects, "Deployment")["spec"]["template"]["spec"]["serviceAccountName"] == "mine"
+
+
+def test_the_monitors_select_our_pods_by_their_port_and_name_the_labels_as_telemetry_does(render: Render) -> None:
+    objects = render({"podMonitor": {"enabled": True}})
+    operators, crawlers = (item["spec"] for item in objects if item["kind"] == "PodMonitor")
+    template = _one(objects, "Deployment")["spec"]["template"]
+    assert operators["selector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
+    owner = builders.job()
+    assert owner.spec is not None
+    pod = crawls.pod(owner, owner.spec, 1, "image")
+    assert crawlers["selector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+    assert crawlers["namespaceSelector"] == {"any": True}
+    for spec in (operators, crawlers):
+        (endpoint,) = spec["podMetricsEndpoints"]
+        assert endpoint["port"] == names.PORT_NAME == _container(objects)["ports"][0]["name"]
+    (endpoint,) = crawlers["podMetricsEndpoints"]
+    sources = {rule["targetLabel"]: rule["sourceLabels"] for rule in endpoint["relabelings"]}
+    wanted = {"crawljob_name": names.LABEL_CRAWLJOB, "crawljob_uid": names.LABEL_UID}
+    wanted |= {"crawljob_attempt": names.LABEL_ATTEMPT}
+    meta = {
+        target: [f"__meta_kubernetes_pod_label_{re.sub('[^a-zA-Z0-9_]', '_', label)}"]
+        for target, label in wanted.items()
+    }
+    assert sources == {"k8s_namespace_name": ["__meta_kubernetes_namespace"], **meta}
+    chosen = render({"podMonitor": {"enabled": True}, "watchNamespaces": ["team-a"]})
+    assert chosen[-1]["spec"]["namespaceSelector"] == {"matchNames": ["team-a"]}
+
+
+def test_dashboards_and_alerts_are_shipped_as_they_are(render: Render) -> None:
+    objects = render({"dashboards": {"enabled": True}, "prometheusRule": {"enabled": True}})
+    files = sorted((ROOT / CHART / "files/dashboards").glob("*.json"))
+    assert files
+    maps = [item for item in objects if item["kind"] == "ConfigMap"]
+    assert [{path.name: json.loads(path.read_text())} for path in files] == [
+        {name: json.loads(text) for name, text in item["data"].items()} for item in maps
+    ]
+    for item in maps:
+        assert item["metadata"]["labels"]["grafana_dashboard"] == "1"
+        assert len(item["data"].popitem()[1]) < 1 << 20, "what a ConfigMap may hold"
+    alerts = yaml.safe_load((ROOT / CHART / "files/rules.yaml").read_text())
+    assert _one(objects, "PrometheusRule")["spec"] == alerts
+
+
+def test_helm_test_asks_with_the_operators_account_and_grants_nothing_but_one_dry_run(render: Render) -> None:
+    for values, account in ({}, "test-durable-crawler"), ({"serviceAccount": {"name": "mine"}}, "mine"):
+        hooks = _hooks(render(values, tests=True))
+        pods = {item["metadata"]["name"]: item["spec"] for item in hooks if item["kind"] == "Pod"}
+        assert pods["test-durable-crawler-rights"]["serviceAccountName"] == account
+        assert pods["test-durable-crawler-sample"]["serviceAccountName"] == "test-durable-crawler-sample"
+        (role,) = (item for item in hooks if "Role" in item["kind"] and "rules" in item)
+        assert (role["kind"], role["metadata"]["namespace"]) == ("Role", "apart")
+        assert role["rules"] == [{"apiGroups": [API_GROUP], "resources": [PLURAL], "verbs": ["create"]}]
+        bound = {(s["namespace"], s["name"]) for item in hooks if "Binding" in item["kind"] for s in item["subjects"]}
+        assert bound == {("apart", "test-durable-crawler-sample")}
+
+
+def test_helm_test_leaves_nothing_and_is_asked_for_where_crawls_are(render: Render) -> None:
+    hooks = _hooks(render({"watchNamespaces": ["team-a", "team-b"]}, tests=True))
+    for item in hooks:
+        assert item["metadata"]["annotations"]["helm.sh/hook"] == "test"
+        assert "hook-succeeded" in item["metadata"]["annotations"]["helm.sh/hook-delete-policy"]
+    commands = [item["spec"]["containers"][0] for item in hooks if item["kind"] == "Pod"]
+    assert [container["command"][2:] for container in commands] == [["rights"], ["sample", "team-a"]]
+    assert [container["env"] for container in commands] == [
+        [{"name": names.ENV_NAMESPACES, "value": "team-a,team-b"}]
+    ] * 2
+    assert {item["metadata"]["namespace"] for item in hooks if "Role" in item["kind"]} == {"team-a"}
+
+
+def _hooks(objects: Objects) -> Objects:
+    return [item for item in objects if "helm.sh/hook" in item["metadata"].get("annotations", {})]
+
+
 def test_the_notes_are_true_for_the_chosen_values(helm: Path) -> None:
     install = ("install", "test", CHART, "--dry-run=client", "--namespace", "apart")
-    assert "every namespace" in _helm(helm, *install).stdout
+    plain = _helm(helm, *install).stdout
+    assert "every namespace" in plain
+    assert "No telemetry is collected" in plain
+    watched = _helm(helm, *install, "--set", "telemetry.endpoint=http://collector:4317,dashboards.enabled=true").stdout
+    assert "sends its telemetry to http://collector:4317" in watched
+    assert "Grafana's sidecar" in watched
     chosen = _helm(helm, *install, "--set", "watchNamespaces={team-a}", "--set", "crds.keep=false").stdout
     notes = chosen[chosen.index("NOTES:") :]
     assert "runs CrawlJobs in team-a." in notes

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tests.support.toolchain.cache import Unavailable
 from tools import generate, reference
 
 from crawljob import spec
@@ -20,6 +21,16 @@ def test_a_committed_file_is_what_its_generator_writes(path: Path) -> None:
 def test_the_plain_installation_is_what_the_chart_renders(helm: Path) -> None:
     text = generate.install(generate.render(helm))
     assert not list(generate.differing({generate.INSTALL: text})), f"{generate.INSTALL} differs; run `make generate`"
+
+
+def test_the_charts_readme_is_what_its_values_say() -> None:
+    try:
+        program = generate.find_helm_docs()
+    except Unavailable as error:
+        pytest.skip(str(error))
+    text = generate.chart_readme(program)
+    assert not list(generate.differing({generate.CHART_README: text})), "it differs; run `make generate`"
+    assert "| networkPolicy.limits.allowCIDRs | list | `[]` |" in text
 
 
 def test_a_difference_is_named_and_written_once(tmp_path: Path) -> None:

@@ -60,8 +60,8 @@ TIERS = (
     Tier("conformance", 600),
     Tier("sim", 900),
     Tier("crash", 1800),
-    Tier("api", 1800, ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl")),
-    Tier("packaging", 900, ("helm",), skips_itself=True),
+    Tier("api", 1800, ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl", "helm")),
+    Tier("packaging", 900, ("helm", "helm-docs"), skips_itself=True),
     Tier("cluster", 3600),
 )
 

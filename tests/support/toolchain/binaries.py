@@ -6,6 +6,7 @@ is built when it is asked for and missing; a warm call touches neither the netwo
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -92,6 +93,9 @@ TOOLS: dict[str, GoTool] = {
         "-X helm.sh/helm/v4/internal/version.version={version}",
         client=True,
     ),
+    "helm-docs": GoTool(
+        "helm-docs", "github.com/norwoodj/helm-docs/cmd/helm-docs", "github.com/norwoodj/helm-docs", client=True
+    ),
 }
 
 
@@ -113,6 +117,31 @@ def module_dir(name: str) -> Path:
     if done.returncode or not done.stdout.strip():
         raise Failed(f"Go does not find the source of {tool.module}: {done.stderr.strip()[-300:]}")
     return Path(done.stdout.strip())
+
+
+def module_files(folder: str, module: str, *files: str) -> list[Path]:
+    """Files of a module of which no program is built, at the version that the folder's go.mod pins, from the cache.
+
+    Raises Unavailable like ``ensure``, and Failed where the module is not the one that go.sum knows.
+    """
+    tool = GoTool(folder, "", module)
+
+    def fetch(target: Path) -> None:
+        done = _go(["mod", "download", "-json", module], tool)
+        found = json.loads(done.stdout or "{}")
+        # Go itself compares with go.sum only what it builds.
+        if done.returncode or f"{module} {tool.version()} {found['Sum']}\n" not in _sums(folder):
+            raise Failed(f"{module} {tool.version()} is not to be had as go.sum has it: {found.get('Error', done.stderr)}")
+        for file in files:
+            shutil.copyfile(Path(found["Dir"]) / file, target / Path(file).name)
+
+    key = cache.digest(_sums(folder), *files)
+    kept = cache.publish(f"modules/{folder}-{tool.version()}-{key}", fetch)
+    return [kept / Path(file).name for file in files]
+
+
+def _sums(folder: str) -> str:
+    return (MODULES / folder / "go.sum").read_text()
 
 
 def _ensure_one(name: str, tool: GoTool) -> Path:
