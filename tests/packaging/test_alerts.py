@@ -11,6 +11,8 @@ import pytest
 import yaml
 from tools.generate import CHART, ROOT
 
+from crawljob_operator.telemetry.stats import PHASES, RESTART_REASONS
+
 RULES = ROOT / CHART / "files/rules.yaml"
 TESTS = Path(__file__).with_name("alerts.yaml")
 RUNBOOKS = ROOT / "docs/runbooks.md"
@@ -71,3 +73,15 @@ def test_the_runbooks_are_those_of_the_alerts_in_their_order() -> None:
     for section in sections:
         assert re.findall(r"^\*\*(.+?)\*\*", section, flags=re.MULTILINE) == ["Meaning.", "Look.", "Do."]
         assert "kubectl " in section
+
+
+def test_the_reasons_and_phases_in_the_rules_are_the_operators() -> None:
+    text = RULES.read_text()
+    (spared,) = re.findall(r'reason!~"([^"]+)"', text)
+    assert {reason for reason in RESTART_REASONS if not re.fullmatch(spared, reason)} == {
+        *("Error", "Other", "DatabaseFailed", "FrontierOwned", "FrontierUnusable", "InvalidConfiguration"),
+        *("ListenerFailed", "OutOfDisk", "UnusableFrontier", "ContainerCannotRun", "DeadlineExceeded", "Evicted"),
+        *("OOMKilled", "StartError"),
+    }
+    (phases,) = re.findall(r'phase=~"([^"]+)"', text)
+    assert set(phases.split("|")) < set(PHASES)
