@@ -140,8 +140,8 @@ class PodTargets:
                 continue  # the API server is busy; what was found last stays
 
     def _write(self) -> None:
-        pods = testbed.get_json("pods", *self._where, "-l", self._selector)["items"]
-        targets = [target for pod in pods if (target := self._target(pod))]
+        found = testbed.get_json("pods", *self._where, "-l", self._selector)  # None where there are none
+        targets = [target for pod in (found or {}).get("items", ()) if (target := self._target(pod))]
         fresh = self._file.with_suffix(".part")
         fresh.write_text(json.dumps(targets))
         fresh.rename(self._file)
