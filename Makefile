@@ -53,7 +53,7 @@ bench-telemetry: $(DEV_READY) ## Measure what telemetry costs a crawl while the 
 	@$(BIN)/python -m benchmarks.telemetry
 
 .PHONY: generate
-generate: $(DEV_READY) ## Write every generated file: the chart's CRD and rules, manifests/, docs/reference/
+generate: $(DEV_READY) ## Write every generated file: the chart's CRD, rights and dashboards, manifests/, docs/reference/
 	@$(BIN)/python -m tools.generate
 
 .PHONY: verify

@@ -1,8 +1,8 @@
 """Writes every file that is derived from the code, or says which one differs (``make generate``, ``make verify``).
 
-The generators are pure: each returns a file's whole text. The chart's two data files and the plain manifests come from
-the models and the operator's own list of rights, the reference from the models, the plain installation and the chart's
-README from the chart.
+The generators are pure: each returns a file's whole text. The chart's definition and rights and the plain manifests
+come from the models and the operator's own list of rights, the dashboards from tools/dashboards, the reference from the
+models, the plain installation and the chart's README from the chart.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from tests.support.toolchain.cache import Unavailable
 from crawljob.crd import crd, json_schema
 from crawljob_operator import rbac
 from tools import reference, reference_telemetry
+from tools.dashboards import crawl, fleet
 
 ROOT = Path(__file__).resolve().parent.parent
 CHART = Path("charts/durable-crawler")
@@ -39,6 +40,8 @@ def files() -> dict[Path, str]:
     definition = HEADER + as_yaml(crd())
     return {
         CHART / "files/crd.yaml": definition,
+        CHART / "files/dashboards/crawl.json": crawl.page(),
+        CHART / "files/dashboards/fleet.json": fleet.page(),
         CHART / "files/rules-cluster.yaml": HEADER + as_yaml(rbac.rules(clusterwide=True)),
         CHART / "files/rules-namespace.yaml": HEADER + as_yaml(rbac.rules(clusterwide=False)),
         Path("manifests/crd.yaml"): definition,

@@ -1,4 +1,4 @@
-"""What the packaging tests share: helm where it can be had, and the wheel, built once."""
+"""What the packaging tests share: helm and promtool where they can be had, and the wheel, built once."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.toolchain import prometheus
 from tests.support.toolchain.cache import Unavailable
 from tools import generate
 
@@ -16,6 +17,15 @@ def helm() -> Path:
     """Helm 4."""
     try:
         return generate.find_helm()
+    except Unavailable as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def promtool() -> Path:
+    """Prometheus's own judge of rules and queries."""
+    try:
+        return prometheus.ensure()["promtool"]
     except Unavailable as error:
         pytest.skip(str(error))
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.support.cluster import engine, images, nodeimage, policies
 from tests.support.cluster.process import Failed, wait_until
-from tests.support.toolchain import binaries, cache
+from tests.support.toolchain import binaries, cache, prometheus
 
 NAMESPACES = ("--net", "--mount", "--pid", "--ipc", "--uts", "--fork", "--kill-child", "--mount-proc")
 COMMAND_LIMIT_SECONDS = int(os.environ.get("CLUSTER_LIMIT_SECONDS", "7200"))
@@ -45,6 +45,7 @@ def prepare() -> None:
     nodeimage.image()
     images.base()
     binaries.ensure("helm", "otelcol", policies.PROGRAM)
+    prometheus.ensure()
 
 
 def execute(command: list[str], run_folder: Path, logs: Path) -> int:
