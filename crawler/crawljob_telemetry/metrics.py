@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 Kind = Literal["counter", "updowncounter", "gauge", "histogram"]
-"""As OpenTelemetry has them: values of an ``updowncounter`` may be added up over processes, those of a ``gauge`` not."""
+"""As OpenTelemetry has them: an ``updowncounter`` may be added up over processes, a ``gauge`` not."""
 Source = TypeVar("Source")
 """What a table reads its numbers from."""
 
