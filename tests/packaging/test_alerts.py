@@ -81,7 +81,7 @@ def test_the_reasons_and_phases_in_the_rules_are_the_operators() -> None:
     assert {reason for reason in RESTART_REASONS if not re.fullmatch(spared, reason)} == {
         *("Error", "Other", "DatabaseFailed", "FrontierOwned", "FrontierUnusable", "InvalidConfiguration"),
         *("ListenerFailed", "OutOfDisk", "UnusableFrontier", "ContainerCannotRun", "DeadlineExceeded", "Evicted"),
-        *("OOMKilled", "StartError"),
+        *("OOMKilled", "PodConflict", "StartError"),
     }
     (phases,) = re.findall(r'phase=~"([^"]+)"', text)
     assert set(phases.split("|")) < set(PHASES)

@@ -251,7 +251,7 @@ def test_the_profile_check_sees_what_is_missing() -> None:
 
 # What CEL can do in the oldest Kubernetes that kubeVersion admits (isIP and isCIDR, for example, came later): one rule
 # that an API server cannot read costs the whole kind.
-CEL_MACROS = {"all", "exists_one", "has"}
+CEL_MACROS = {"all", "exists_one", "has", "size"}
 CEL_STRINGS = {"duration", "endsWith", "lowerAscii", "matches", "startsWith"}
 CEL_LIBRARIES = {"compareTo", "getHostname", "getScheme", "isGreaterThan", "isQuantity", "isURL", "quantity", "url"}
 
@@ -374,7 +374,12 @@ def test_names_fit_for_every_release_name(release: str, helm: Path) -> None:
 
 def test_what_makes_the_operator_its_own_cannot_be_taken_by_extra_variables(render: Render) -> None:
     """The schema's list is all that the chart sets; a duplicate would win over it, or lose, unseen."""
-    telemetry = {"endpoint": "http://collector:4317"}
+    telemetry = {
+        "endpoint": "http://collector:4317",
+        "headersSecret": "otlp",
+        "tls": {"caSecret": "ca", "clientSecret": "client"},
+        "crawls": {"enabled": False},
+    }
     own = {entry["name"] for entry in _container(render({"watchNamespaces": ["a"], "telemetry": telemetry}))["env"]}
     item = SCHEMA["properties"]["extraEnv"]["items"]["properties"]["name"]
     assert own <= {*item["not"]["enum"]}

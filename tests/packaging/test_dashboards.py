@@ -52,7 +52,7 @@ def from_a_collector(metric: Metric[Any]) -> Iterator[str]:
             yield from (f"{name}{suffix}" for suffix in ("_bucket", "_sum", "_count"))
         case "counter":
             yield f"{name}_total"
-        case "gauge":
+        case "gauge" | "updowncounter":
             yield name
 
 

@@ -124,7 +124,7 @@ def _asked(name: str, program: Path, words: Sequence[str]) -> list[str]:
     while subcommand:
         shown = _help(program, *subcommand, "--help")
         if re.search(rf"^ *{name} {' '.join(subcommand)}\b", shown, re.MULTILINE):
-            known = set(re.findall(r"(?<![\w-])--?[a-z][\w-]*", shown + everywhere))
+            known = set(re.findall(r"(?<![\w-])--?[a-zA-Z][\w-]*", shown + everywhere))
             return [f"{name} {' '.join(subcommand)} has no flag {flag}" for flag in _flags(words) if flag not in known]
         subcommand.pop()
     return [f"{name} has no command {' '.join(words[:1])}"]
