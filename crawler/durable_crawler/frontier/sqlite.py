@@ -22,6 +22,7 @@ import aiosqlite
 
 from durable_crawler.clock import Clock
 from durable_crawler.frontier import group, opening
+from durable_crawler.frontier.known import Known
 from durable_crawler.frontier.model import (
     Claimed,
     Deferral,
@@ -93,6 +94,7 @@ class SqliteFrontier:
         self._turn = asyncio.Lock()
         self._failure: FrontierError | None = None
         self._closing = False
+        self._known = Known(0)
         self._snapshot = Snapshot(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, None)
         self._stocked = set(opened.stocked)
         self._hosts = {host.id: host for host in opened.hosts}
@@ -114,6 +116,8 @@ class SqliteFrontier:
                 frontier = cls(path, opened, database, lock, max_pages=max_pages, clock=clock)
                 ((*counts,),) = await frontier._run("snapshot", {})
                 frontier._snapshot = Snapshot(*counts)
+                ((last_anchor,),) = await frontier._run("last_anchor", {})
+                frontier._known = Known(last_anchor)
             except BaseException as error:
                 await database.close()
                 if isinstance(error, sqlite3.Error | OSError):
@@ -282,7 +286,7 @@ class SqliteFrontier:
         operations = self._without_claims_on_a_full_volume(operations)
         if not operations:
             return
-        terms = group.Terms(self._opened.epoch, self._clock.wall_ms(), LEASE_MS, self._max_pages)
+        terms = group.Terms(self._opened.epoch, self._clock.wall_ms(), LEASE_MS, self._max_pages, self._known)
         flushed = await group.flush(self._run, operations, terms)
         self._snapshot = flushed.snapshot
         self._stocked |= flushed.stocked

@@ -5,8 +5,6 @@ ALTER TABLE results ADD COLUMN canonical    TEXT;    -- what <link rel=canonical
 ALTER TABLE results ADD COLUMN waited_ms    INTEGER; -- of duration_ms: for its turns at the host, not for the server
 ALTER TABLE results ADD COLUMN parse_ms     INTEGER;
 
-CREATE INDEX results_content ON results (content_hash) WHERE content_hash IS NOT NULL;
-
 -- What links say, each wording once: pages repeat their navigation. (Not unique: the program remembers the latest ones
 -- only, and makes a wording anew that it has forgotten.)
 CREATE TABLE anchors (
@@ -16,7 +14,6 @@ CREATE TABLE anchors (
   text     TEXT    NOT NULL, -- white space collapsed, cut
   rel      TEXT    NOT NULL  -- lower case, words separated by one space
 ) STRICT;
-CREATE INDEX anchors_target ON anchors (target);
 
 -- The links of a page that is done, in document order. edges.py packs and reads them: (anchors.id, position).
 CREATE TABLE edges (
