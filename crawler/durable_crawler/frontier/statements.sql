@@ -126,13 +126,14 @@ SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4 FROM json
 
 -- name: add_edges
 -- [page, begin, length] of :packed, which holds those of all pages one after the other; begins count from 1.
+-- To SQLite, a part of nothing is NULL.
 INSERT INTO edges (page_id, packed)
-SELECT value ->> 0, substr(:packed, value ->> 1, value ->> 2) FROM json_each(:pages);
+SELECT value ->> 0, coalesce(substr(:packed, value ->> 1, value ->> 2), x'') FROM json_each(:pages);
 
 -- name: add_fragments
 -- As edges.
 INSERT INTO fragments (page_id, hashes)
-SELECT value ->> 0, substr(:packed, value ->> 1, value ->> 2) FROM json_each(:pages);
+SELECT value ->> 0, coalesce(substr(:packed, value ->> 1, value ->> 2), x'') FROM json_each(:pages);
 
 -- name: finish
 -- [id, token]. Names page, state, epoch, token and a lease that has not run out: what is not returned was lost.
