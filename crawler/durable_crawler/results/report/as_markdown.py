@@ -67,5 +67,6 @@ def _text(text: str) -> str:
     """A site's words as code: nothing in there becomes a link, mentions anybody, or is HTML (CommonMark 6.1)."""
     text = printable(text)
     fence = "`" * (max(map(len, re.findall("`+", text)), default=0) + 1)
-    room = " " if text[:1] in "` " or text[-1:] in "` " else ""
+    # One space at both ends is taken away again; a backtick at an end would belong to the fence.
+    room = " " if text[:1] in ("`", " ") or text[-1:] in ("`", " ") else ""
     return f"{fence}{room}{text}{room}{fence}"
