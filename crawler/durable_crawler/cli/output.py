@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import BinaryIO
 
 import click
 
@@ -16,27 +16,32 @@ from crawljob.exitcodes import ExitCode
 
 
 def written(parts: Iterable[str], output: Path | None) -> None:
-    """Write text as it is made. A file that cannot be written ends the program with one sentence."""
+    """Write text as it is made, as UTF-8. A file that cannot be written ends the program with one sentence."""
+
+    def write(sink: BinaryIO) -> None:
+        sink.writelines(part.encode("utf-8", "replace") for part in parts)
+
+    written_bytes(write, output)
+
+
+def written_bytes(write: Callable[[BinaryIO], None], output: Path | None) -> None:
+    """Have ``write`` write. The other half of a file never replaces a whole one."""
     if output is None:
-        if isinstance(sys.stdout, io.TextIOWrapper):
-            sys.stdout.reconfigure(encoding="utf-8")  # a report says which encoding it has, whatever the terminal's is
-        for part in parts:
-            sys.stdout.write(part)
-        sys.stdout.flush()
+        write(sys.stdout.buffer)
+        sys.stdout.buffer.flush()
         return
     try:
-        _replace(parts, output)
+        _replace(write, output)
     except OSError as error:
         click.echo(f"error: {output}: cannot be written ({error.strerror}); nothing was changed", err=True)
         sys.exit(ExitCode.INFRASTRUCTURE)
 
 
-def _replace(parts: Iterable[str], output: Path) -> None:
+def _replace(write: Callable[[BinaryIO], None], output: Path) -> None:
     handle, name = tempfile.mkstemp(prefix=f".{output.name}-", dir=output.parent)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            for part in parts:
-                file.write(part)
+        with os.fdopen(handle, "wb") as file:
+            write(file)
             file.flush()
             os.fsync(file.fileno())
         mask = os.umask(0)
