@@ -115,11 +115,17 @@ def test_the_canonical_url_is_what_the_page_says(head: str, canonical: str) -> N
     assert read(f"{head}<p>text").canonical == canonical
 
 
-async def run(db: Path, *seeds: str, **spec: Any) -> None:
+def write_spec(db: Path, *seeds: str, **spec: Any) -> Path:
+    """A CrawlJob beside the frontier."""
     file = db.with_name("crawljob.json")
     envelope = {"apiVersion": "durable-crawler.io/v1alpha1", "kind": "CrawlJob", "metadata": {"name": "results"}}
     file.write_text(json.dumps({**envelope, "spec": {"seeds": seeds, **spec}}))
-    code, run_ = await crawl("-f", file, "--db", db, cwd=db.parent)
+    return file
+
+
+async def run(db: Path, *seeds: str, **spec: Any) -> None:
+    """A crawl to its end, and nothing that must not be in the frontier."""
+    code, run_ = await crawl("-f", write_spec(db, *seeds, **spec), "--db", db, cwd=db.parent)
     assert code == 0, run_.errors
     judge(db)
 
