@@ -6,6 +6,7 @@ peers are those of ``networking.k8s.io/v1``, checked here so that a mistake is t
 
 from __future__ import annotations
 
+import re
 from ipaddress import ip_network
 from typing import Annotated, Any, Literal, Self
 
@@ -39,6 +40,17 @@ def _network(cidr: str) -> str:
 
 Cidr = Annotated[str, AfterValidator(_network)]
 PortNumber = Annotated[int, Field(ge=1, le=65535)]
+
+
+def _port_name(name: str) -> str:
+    """As the API server takes it, which would refuse every crawl's policy otherwise."""
+    if not _PORT_NAME.fullmatch(name):
+        raise ValueError("must be a number, or a port's name: at most 15 of a-z, 0-9 and -, one of them a letter")
+    return name
+
+
+_PORT_NAME = re.compile(r"(?=.{1,15}\Z)(?=.*[a-z])[a-z0-9]+(-[a-z0-9]+)*")
+PortName = Annotated[str, AfterValidator(_port_name)]
 
 
 class Requirement(_Model):
@@ -82,7 +94,7 @@ class Port(_Model):
     """A port by number or by the container port's name, or all from ``port`` to ``endPort``."""
 
     protocol: Literal["TCP", "UDP", "SCTP"] = "TCP"
-    port: PortNumber | Annotated[str, Field(min_length=1, max_length=15)]
+    port: PortNumber | PortName
     end_port: PortNumber | None = None
 
     @model_validator(mode="after")
