@@ -10,7 +10,7 @@ import re
 from ipaddress import ip_network
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
 from crawljob.problems import InvalidInputError, from_validation
@@ -42,15 +42,21 @@ Cidr = Annotated[str, AfterValidator(_network)]
 PortNumber = Annotated[int, Field(ge=1, le=65535)]
 
 
-def _port_name(name: str) -> str:
-    """As the API server takes it, which would refuse every crawl's policy otherwise."""
-    if not _PORT_NAME.fullmatch(name):
-        raise ValueError("must be a number, or a port's name: at most 15 of a-z, 0-9 and -, one of them a letter")
-    return name
-
-
 _PORT_NAME = re.compile(r"(?=.{1,15}\Z)(?=.*[a-z])[a-z0-9]+(-[a-z0-9]+)*")
-PortName = Annotated[str, AfterValidator(_port_name)]
+
+
+def _port(given: object) -> int | str:
+    """As the API server takes it, which would refuse every crawl's policy otherwise."""
+    if isinstance(given, str) and _PORT_NAME.fullmatch(given):
+        return given
+    if isinstance(given, int) and not isinstance(given, bool) and 1 <= given <= 65535:
+        return given
+    raise ValueError(
+        "must be a number from 1 to 65535, or a name of at most 15 of a-z, 0-9 and -, one of them a letter"
+    )
+
+
+PortOrName = Annotated[int | str, PlainValidator(_port)]
 
 
 class Requirement(_Model):
@@ -94,7 +100,7 @@ class Port(_Model):
     """A port by number or by the container port's name, or all from ``port`` to ``endPort``."""
 
     protocol: Literal["TCP", "UDP", "SCTP"] = "TCP"
-    port: PortNumber | PortName
+    port: PortOrName
     end_port: PortNumber | None = None
 
     @model_validator(mode="after")

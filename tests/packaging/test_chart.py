@@ -514,7 +514,9 @@ def test_the_notes_are_true_for_the_chosen_values(helm: Path) -> None:
     assert "every namespace" in plain
     assert "No telemetry is collected" in plain
     watched = _helm(helm, *install, "--set", "telemetry.endpoint=http://collector:4317,dashboards.enabled=true").stdout
-    assert "sends its telemetry to http://collector:4317" in watched
+    assert "The operator and crawls send their telemetry to http://collector:4317" in watched
+    alone = _helm(helm, *install, "--set", "telemetry.endpoint=http://c:4317,telemetry.crawls.enabled=false").stdout
+    assert "The operator sends its telemetry to http://c:4317" in alone
     assert "Grafana's sidecar" in watched
     chosen = _helm(helm, *install, "--set", "watchNamespaces={team-a}", "--set", "crds.keep=false").stdout
     notes = chosen[chosen.index("NOTES:") :]
