@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.support.cluster import images
+from tests.support.cluster import cluster, images
 from tests.support.toolchain import cache
 from tests.support.toolchain.cache import Failed, Unavailable
 from tools.kind import __main__ as command
@@ -177,3 +177,10 @@ def test_a_killed_harness_leaves_the_lock_to_its_box_until_that_has_ended(
         os.close(ours)
         assert child.wait(10) == 0
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_folders_that_a_killed_cluster_left_are_taken(tmp_path: Path) -> None:
+    plan = cluster.Plan("box", tmp_path, tmp_path)
+    (plan.host_dir / "volumes").mkdir(parents=True)
+    cluster.share(plan)
+    assert (plan.host_dir / "collector").stat().st_mode & 0o777 == 0o777
