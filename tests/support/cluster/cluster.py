@@ -49,7 +49,8 @@ def tools(plan: Plan, extra: dict[str, Path] | None = None) -> Path:
 def share(plan: Plan) -> None:
     """Make the folders that the node shares with the tests.
 
-    After a kill they are there: a new engine starts the killed one's node before it is removed, and makes what it mounts.
+    After a kill they are there: a new engine starts the node of the killed one before that is removed, and makes what
+    it mounts.
     """
     for name in ("volumes", "collector"):
         (plan.host_dir / name).mkdir(parents=True, exist_ok=True)
