@@ -1,13 +1,8 @@
-"""The report in a real Chromium: what it does for who reads it, and what a hostile site cannot do in it.
-
-Screenshots stay in the folder that ARTIFACTS names, if it names one.
-"""
+"""The report in a real Chromium: what it does for who reads it, and what a hostile site cannot do in it."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -16,8 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
-from tests.support.toolchain import debian
-from tests.support.toolchain.cache import Unavailable
+from tests.support.browser import keep
 from tests.support.website import Website, page
 from tests.unit.test_report import HOSTILE
 from tests.unit.test_results_stored import html, run
@@ -55,16 +49,11 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def browser(file: Path) -> Iterator[Browser]:
+def browser(file: Path, chromium: Path) -> Iterator[Browser]:
     """Chromium. After the report is made: a crawl needs an event loop of its own, and so does Playwright."""
-    try:
-        if shutil.which("chromium") is None:
-            debian.packages("chromium")
-    except Unavailable as error:
-        pytest.skip(str(error))
     with sync_playwright() as playwright:
         # As root a sandbox cannot be had; what is shown here is a file of ours.
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         yield browser
         browser.close()
 
@@ -162,11 +151,3 @@ def test_it_is_read_without_its_script_and_on_paper(browser: Browser, file: Path
     assert tab.locator("#problems-tools").is_hidden()
     keep(tab, "dark")
     context.close()
-
-
-def keep(tab: Page, name: str) -> None:
-    """A screenshot, for who looks at what a test cannot judge."""
-    folder = os.environ.get("ARTIFACTS")
-    if folder:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        tab.screenshot(path=Path(folder) / f"{name}.png")
