@@ -241,6 +241,14 @@ def test_values_of_a_chart_that_had_less_still_render(render: Render) -> None:
     assert render({"telemetry": {"crawls": None, "tls": None, "headersSecret": None}}) == render({})
 
 
+@pytest.mark.parametrize("path", [*SCHEMA["required"], "image.repository"])
+def test_a_value_that_is_taken_away_is_named(path: str, helm: Path) -> None:
+    """Helm's ``null`` removes a default; a template would end in a nil pointer that names nothing."""
+    done = _helm(helm, "template", "test", CHART, "--set", f"{path}=null")
+    assert done.returncode != 0
+    assert f"missing property '{path.rpartition('.')[2]}'" in done.stderr
+
+
 def test_the_profile_check_sees_what_is_missing() -> None:
     """The judge is judged too: a bare Pod and one with everything forbidden."""
     bare = {"spec": {"containers": [{"name": "a"}]}}
