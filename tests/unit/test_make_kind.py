@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.cluster import cluster, images
+from tests.support.cluster.process import run
 from tests.support.toolchain import cache
 from tests.support.toolchain.cache import Failed, Unavailable
 from tools.kind import __main__ as command
@@ -159,7 +160,6 @@ def test_what_an_interrupted_run_left_is_not_taken_for_a_cluster(
     engine: Machine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed while kind makes the node: kind lists the cluster, and it never becomes one."""
-    run = machine.run
 
     def killed(*words: str | Path, **options: object) -> str:
         done = run(*words, **options)  # type: ignore[arg-type]
