@@ -36,8 +36,10 @@ operator. A crawl whose spec names no endpoint gets the operator's (`{names.ENV_
 for a crawl, and OpenTelemetry's own variables (the chart's `telemetry.headersSecret` and `telemetry.tls`) for the
 operator. What a collector does not take is dropped and counted; nothing waits for it.
 
-No metric has more than 50 series, whatever is crawled. Hosts are the {SHOWN} busiest and `other`. Over OTLP the points
-of the histograms of durations carry exemplars: for each bucket the newest page or request in it that was traced.
+No metric of a process has more than 50 series, whatever is crawled; a histogram with its buckets is one, as in OTLP (in
+Prometheus each bucket is one more, and their number is fixed). Hosts are the {SHOWN} busiest and `other`. Over OTLP
+the points of the histograms of durations carry exemplars: for each bucket the newest page or request in it that was
+traced.
 
 ## The crawler
 

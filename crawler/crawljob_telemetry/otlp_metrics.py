@@ -15,7 +15,6 @@ from opentelemetry.sdk.metrics.export import (
     Gauge,
     HistogramDataPoint,
     MetricExporter,
-    MetricExportResult,
     MetricsData,
     NumberDataPoint,
     ResourceMetrics,
@@ -28,6 +27,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from crawljob_telemetry.metrics import Buckets, Collected, Metric, Series, Value
+from crawljob_telemetry.sink import took
 
 _NUMBERS = frozenset({"http.response.status_code"})
 """Attributes whose values are integers by the semantic conventions."""
@@ -64,7 +64,7 @@ class MetricSignal:
 
     def batches(self) -> Iterator[bool]:
         """See ``sink.Signal``."""
-        taken = self._exporter.export(self._collect()) is MetricExportResult.SUCCESS
+        taken = took(self._exporter.export, self._collect())
         self._counts["sent" if taken else "failed"] += 1
         yield taken
 

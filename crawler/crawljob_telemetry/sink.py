@@ -13,8 +13,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
 from functools import partial
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from crawljob_telemetry.limited import NOISY, Limited
 
@@ -22,6 +23,8 @@ EXPORT_TIMEOUT_S = 1.5
 """Limit of one export; less than a close may take."""
 
 BACKOFF_MAX_S = 30.0
+
+Batch = TypeVar("Batch")
 
 _logger = logging.getLogger(__name__)
 _log = Limited(_logger, interval=60.0)
@@ -42,6 +45,16 @@ class Signal(Protocol):
     def shutdown(self) -> None:
         """Close the exporter's connection."""
         ...
+
+
+def took(export: Callable[[Batch], Enum], batch: Batch) -> bool:
+    """Whether an exporter got rid of a batch. What it raises is a failure too, logged at most once a minute."""
+    try:
+        return export(batch).name == "SUCCESS"
+    except Exception as error:  # noqa: BLE001 - they let through what some answers cause, a corrupt RetryInfo for one
+        kind = type(error).__name__  # and not its words: gRPC's name the headers that were to be sent
+        _log.warning(kind, "telemetry: an exporter ended with %s", kind)
+        return False
 
 
 class Sink:

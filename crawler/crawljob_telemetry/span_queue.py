@@ -9,6 +9,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
+from crawljob_telemetry.sink import took
+
 if TYPE_CHECKING:  # OpenTelemetry is loaded in the sink's thread only
     from opentelemetry.sdk.trace import ReadableSpan
     from opentelemetry.sdk.trace.export import SpanExporter
@@ -100,7 +102,7 @@ class SpanSignal(Generic[Item]):
             self._spans.insert(0, first)
         while self._fill():
             batch = self._spans[:BATCH_SPANS]
-            taken = self._exporter.export(batch).name == "SUCCESS"
+            taken = took(self._exporter.export, batch)
             self._tries += 1
             if taken or self._tries >= self._tries_max:
                 self._counts["sent" if taken else "failed"] += len(batch)

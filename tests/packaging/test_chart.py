@@ -13,7 +13,7 @@ import jsonschema  # type: ignore[import-untyped] # its stubs are a package of t
 import pytest
 import yaml
 from tests.support import builders, podsecurity
-from tests.support.chart_values import BESIDE, MONITORING, OTHER_VALUES, other, with_value
+from tests.support.chart_values import BESIDE, MONITORING, OTHER_VALUES, coalesced, other, with_value
 from tools.generate import CHART, ROOT
 
 from crawljob import API_GROUP, PLURAL
@@ -108,7 +108,7 @@ def _levels() -> set[str]:
 @pytest.mark.parametrize("path", sorted(_levels() | {"somethingElse"}))
 def test_a_typo_in_a_value_is_refused(path: str) -> None:
     values = with_value(f"{path}x", _value(path))
-    assert list(jsonschema.Draft7Validator(SCHEMA).iter_errors(values))
+    assert list(jsonschema.Draft7Validator(SCHEMA).iter_errors(coalesced(values, VALUES)))
 
 
 def _value(path: str) -> Any:
@@ -166,7 +166,7 @@ def _value(path: str) -> Any:
     ids=str,
 )
 def test_a_value_of_the_wrong_kind_is_refused(values: dict[str, Any]) -> None:
-    assert list(jsonschema.Draft7Validator(SCHEMA).iter_errors(values))
+    assert list(jsonschema.Draft7Validator(SCHEMA).iter_errors(coalesced(values, VALUES)))
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_a_value_of_the_wrong_kind_is_refused(values: dict[str, Any]) -> None:
     ids=str,
 )
 def test_what_the_operator_takes_is_not_refused(values: dict[str, Any]) -> None:
-    jsonschema.Draft7Validator(SCHEMA).validate(values)
+    jsonschema.Draft7Validator(SCHEMA).validate(coalesced(values, VALUES))
     netsettings.parse(json.dumps(values.get("networkPolicy", {})))
 
 
@@ -201,7 +201,7 @@ def test_the_table_of_other_values_names_every_value() -> None:
 @pytest.mark.parametrize("path", OTHER_VALUES)
 def test_every_value_has_an_effect(path: str, render: Render) -> None:
     values = other(path)
-    jsonschema.Draft7Validator(SCHEMA).validate(values)
+    jsonschema.Draft7Validator(SCHEMA).validate(coalesced(values, VALUES))
     assert render(values) != render(BESIDE.get(path, {}))
 
 
@@ -239,6 +239,21 @@ def test_the_operator_gets_what_a_collector_wants_to_see(render: Render) -> None
 def test_values_of_a_chart_that_had_less_still_render(render: Render) -> None:
     """As ``helm upgrade --reuse-values`` brings them along."""
     assert render({"telemetry": {"crawls": None, "tls": None, "headersSecret": None}}) == render({})
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *SCHEMA["required"],
+        *("image.repository", "networkPolicy.enabled", "networkPolicy.dns", "networkPolicy.collector"),
+        *("crds.enabled", "crds.keep"),  # a blank one would let an uninstall delete every crawl
+    ],
+)
+def test_a_value_that_is_taken_away_is_named(path: str, helm: Path) -> None:
+    """Helm's ``null`` removes a default; a template would end in a nil pointer that names nothing."""
+    done = _helm(helm, "template", "test", CHART, "--set", f"{path}=null")
+    assert done.returncode != 0
+    assert f"missing property '{path.rpartition('.')[2]}'" in done.stderr
 
 
 def test_the_profile_check_sees_what_is_missing() -> None:

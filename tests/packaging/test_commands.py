@@ -55,7 +55,7 @@ def test_every_command_exists(block: Block, helps: dict[str, Path]) -> None:
 
 @pytest.mark.parametrize("block", [block for block in BLOCKS if "helm upgrade" in block.text], ids=str)
 def test_upgrades_are_told_to_take_the_new_charts_values(block: Block) -> None:
-    """With ``--reuse-values`` alone Helm renders the new chart without them, and ends with a nil pointer."""
+    """With ``--reuse-values`` alone Helm renders the new chart without them, and refuses what is missing."""
     for words in block.commands():
         assert "--reuse-values" not in words
 

@@ -14,6 +14,7 @@ import pytest
 import yaml
 from lupa import lua51
 from tests.support.builders import NOW, around, ended, job, pod, running, summary
+from tests.support.chart_values import coalesced
 from tools.generate import ROOT
 
 from crawljob import API_GROUP, API_VERSION, KIND, crd
@@ -70,7 +71,8 @@ def test_health_is_what_the_status_says(
 def test_what_flux_is_given_names_the_chart_its_values_and_the_kind() -> None:
     (release,) = (item["spec"] for item in OBJECTS if item.get("kind") == "HelmRelease")
     chart = ROOT / release["chart"]["spec"]["chart"]
-    jsonschema.Draft202012Validator(json.loads((chart / "values.schema.json").read_text())).validate(release["values"])
+    values = coalesced(release["values"], yaml.safe_load((chart / "values.yaml").read_text()))
+    jsonschema.Draft202012Validator(json.loads((chart / "values.schema.json").read_text())).validate(values)
     (checks,) = (item["healthChecks"] for item in OBJECTS if "healthChecks" in item)
     assert [(check["apiVersion"], check["kind"]) for check in checks] == [(f"{API_GROUP}/{API_VERSION}", KIND)]
 

@@ -81,3 +81,15 @@ def other(path: str) -> dict[str, Any]:
     for part, siblings in beside.items():
         values[part] = {**siblings, **values[part]}
     return values
+
+
+def coalesced(values: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
+    """What Helm checks and renders: the chart's own values below the given ones; null takes one away."""
+    found = dict(defaults)
+    for key, value in values.items():
+        below = found.get(key)
+        if value is None and key in found:
+            del found[key]
+        else:
+            found[key] = coalesced(value, below) if isinstance(value, dict) and isinstance(below, dict) else value
+    return found

@@ -32,6 +32,8 @@ class Collector:
         self.refuses: Callable[[Any], bool] = lambda _: False
         self.wants: tuple[str, str] | None = None
         """A header, in lower case, without which nothing is taken."""
+        self.retry_info = b""
+        """Over gRPC: what a refusal says of when to come again, in the place of a RetryInfo."""
         self.turned_away = 0
         """Exports that came without it."""
         self.endpoint = ""
@@ -90,6 +92,8 @@ def grpc_collector(tls: Path | None = None) -> Iterator[Collector]:
             if not collector.lets_in(context.invocation_metadata()):
                 context.abort(grpc.StatusCode.UNAUTHENTICATED, "who are you?")
             if not collector.take(request):
+                if collector.retry_info:
+                    context.set_trailing_metadata((("google.rpc.retryinfo-bin", collector.retry_info),))
                 context.abort(grpc.StatusCode.UNAVAILABLE, "not now")
             return reply
 

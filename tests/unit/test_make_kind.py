@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.cluster import cluster, images
+from tests.support.cluster.process import run
 from tests.support.toolchain import cache
 from tests.support.toolchain.cache import Failed, Unavailable
 from tools.kind import __main__ as command
@@ -153,6 +154,39 @@ def test_a_failure_is_one_sentence_that_says_how_to_go_on(engine: Machine, capsy
     said = capsys.readouterr().err.splitlines()[-1]
     assert "no such chart" in said
     assert "`make kind-down` removes everything" in said
+
+
+def test_what_an_interrupted_run_left_is_not_taken_for_a_cluster(
+    engine: Machine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed while kind makes the node: kind lists the cluster, and it never becomes one."""
+
+    def killed(*words: str | Path, **options: object) -> str:
+        done = run(*words, **options)  # type: ignore[arg-type]
+        if words[:2] == ("kind", "create"):
+            raise KeyboardInterrupt
+        return done
+
+    monkeypatch.setattr(machine, "run", killed)
+    assert command.main(["up"]) == 130
+    assert "`make kind` again goes on" in capsys.readouterr().err.splitlines()[-1]
+    assert "durable-crawler" in (engine.folder / "clusters").read_text()
+    engine.calls()
+
+    monkeypatch.setattr(machine, "run", run)
+    assert command.main(["up"]) == 0
+    steps = [" ".join(call.split()[:2]) for call in engine.calls() if call.startswith("kind")]
+    assert steps == ["kind get", "kind delete", "kind create", "kind load"]
+    assert command.main(["up"]) == 0
+    assert not [call for call in engine.calls() if call.startswith("kind delete")], "that one is whole"
+
+
+def test_a_stopped_engine_is_not_taken_for_none(engine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["up"]) == 0
+    (engine.folder / "bin" / "docker").write_text("#!/bin/sh\nexit 1\n")
+    assert command.main(["down"]) == 1
+    assert "start it, then try again" in capsys.readouterr().err.splitlines()[-1]
+    assert machine.folder().exists()
 
 
 def test_without_an_engine_there_is_nothing_to_remove(engine: Machine, capsys: pytest.CaptureFixture[str]) -> None:

@@ -229,6 +229,29 @@ async def test_a_refused_batch_is_sent_again_with_the_same_ids() -> None:
     assert refused[0].resource_spans == collector.traces[0].resource_spans
 
 
+async def test_a_refusal_that_the_exporters_cannot_read_ends_nothing() -> None:
+    """They raise on a RetryInfo that is none, instead of reporting a failure."""
+    with grpc_collector() as collector:
+        collector.retry_info = b"\xff\xff\xff"
+        refused: set[type] = set()
+
+        def refuse_once(request: Any) -> bool:
+            known = type(request) in refused
+            refused.add(type(request))
+            return not known
+
+        collector.refuses = refuse_once
+        stats = Stats(Progress)
+        telemetry = telemetry_for(collector.endpoint, stats=stats, metrics_interval=0.01)
+        telemetry.start()
+        telemetry.page_settled(page("http://site.test/"))
+        await collector.wait_until(lambda: bool(collector.traces and collector.metrics))
+        await telemetry.aclose(30)
+    assert len(refused) == 2
+    assert stats.metric_exports["failed"] == 1
+    assert (stats.spans["failed"], stats.spans["dropped"]) == (0, 0)
+
+
 class FakeExporter(SpanExporter):
     """Takes what ``takes`` says, and keeps the names of the pages that it was offered."""
 

@@ -27,11 +27,11 @@ def main(arguments: list[str]) -> int:
     try:
         return {"up": up, "down": down, "inside": inside}[action]()
     except Failed as error:
-        hint = " (`make kind` again goes on from here, `make kind-down` removes everything)" if action == "up" else ""
-        cache.say(f"{error}{hint}")
+        cache.say(f"{error}{_how_to_go_on(action)}")
     except Unavailable as error:
         cache.say(str(error))
     except KeyboardInterrupt:
+        cache.say(f"interrupted{_how_to_go_on(action)}")
         return 130
     return 1
 
@@ -43,21 +43,25 @@ def up() -> int:
     if engine == "box":
         cache.say("no Docker engine answers, so the tests' own is used: what it runs ends with this command")
         return harness(["exec", "--", sys.executable, "-m", "tools.kind", "inside"])
-    machine.prepare()
-    image = machine.up()
-    cache.say("installing the operator, a Collector, a site and a crawl of it")
-    parts.install(image, machine.COLLECTOR)
-    _show(*machine.setup())
+    with cache.lock("kind"):  # a second run would take the first's half-made cluster for an interrupted one's
+        machine.prepare()
+        image = machine.up()
+        cache.say("installing the operator, a Collector, a site and a crawl of it")
+        parts.install(image, machine.COLLECTOR)
+        _show(*machine.setup())
     return 0
 
 
 def down() -> int:
     """Remove exactly that cluster."""
     if not docker.answers():
+        if machine.folder().exists():
+            raise Unavailable("No Docker engine answers, but a cluster was made with one: start it, then try again.")
         print("No Docker engine answers, so there is nothing to remove: without one, the cluster ended with its shell.")
         return 0
-    machine.prepare()
-    print(machine.down())
+    with cache.lock("kind"):
+        machine.prepare()
+        print(machine.down())
     return 0
 
 
@@ -71,6 +75,12 @@ def inside() -> int:
     print("This shell reaches the cluster; when it ends, the cluster does.", flush=True)
     subprocess.run([os.environ.get("SHELL", "sh")], check=False)  # noqa: S603 - the person's own shell
     return 0
+
+
+def _how_to_go_on(action: str) -> str:
+    if action != "up" or not machine.folder().exists():  # the harness's own cluster leaves nothing behind
+        return ""
+    return " (`make kind` again goes on from here, `make kind-down` removes everything)"
 
 
 def _show(*setup: str) -> None:

@@ -46,16 +46,29 @@ def prepare() -> None:
     os.environ["KUBECONFIG"] = str(kubeconfig())
 
 
+def _begun() -> Path:
+    """The file that is there from before the cluster is made until it is whole."""
+    return folder() / "begun"
+
+
 def up() -> str:
     """Make the cluster unless it is there, build the image and load it; the image's tag."""
     log = folder() / "log.txt"
     log.unlink(missing_ok=True)
-    if exists():
+    there = exists()
+    if there and _begun().exists():
+        # An interrupted `kind create` leaves its node, which kind lists like a whole cluster and never finishes.
+        cache.say(f"removing what an interrupted run left of the kind cluster {CLUSTER}")
+        run("kind", "delete", "cluster", "--name", CLUSTER, "--kubeconfig", kubeconfig(), timeout=120, log=log)
+        there = False
+    if there:
         run("kind", "export", "kubeconfig", "--name", CLUSTER, "--kubeconfig", kubeconfig(), log=log)
     else:
         cache.say(f"making the kind cluster {CLUSTER} (a minute, and kind's node image once)")
+        _begun().touch()
         create = ("kind", "create", "cluster", "--name", CLUSTER, "--config", CONFIG)
         run(*create, "--kubeconfig", kubeconfig(), "--wait", "180s", timeout=900, log=log)
+        _begun().unlink()
     cache.say("building the image, and loading it into the node")
     tag = _image(log)
     archive = folder() / "image.tar"
