@@ -2,9 +2,9 @@
 
 The CRD's schema, the reference table, the command line's flags and the file in the Pod are derived from these models
 (``crawljob.crd``, ``crawljob.manifest``). Parts of it are in ``scope``, ``access`` (what lets a crawl into private
-sites), ``telemetry``, ``storage``, ``lifecycle`` and ``pod_template``. A field is here only when something obeys it.
-``cel`` in a field's extra schema says to the API server what the validators say to everybody else; both are tested with
-the same rows.
+sites), ``results``, ``telemetry``, ``storage``, ``lifecycle`` and ``pod_template``. A field is here only when something
+obeys it. ``cel`` in a field's extra schema says to the API server what the validators say to everybody else; both are
+tested with the same rows.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from crawljob.model import Model, cel
 from crawljob.patterns import UrlPatterns
 from crawljob.pod_template import PodTemplate, Resources
 from crawljob.ranges import STAND_FOR_IPV4
+from crawljob.results import Audit, Results
 from crawljob.scope import Scope
 from crawljob.storage import DEFAULT_STORAGE_SIZE, Storage
 from crawljob.telemetry import Telemetry
@@ -258,6 +259,8 @@ class CrawlJobSpec(Model):
         "activeDeadlineSeconds begins anew.",
     )
     suspend: bool = Field(False, description="Stops the crawl gracefully and keeps its volume; false resumes it.")
+    results: Results = Field(default_factory=Results, description="What is stored of the pages.")
+    audit: Audit = Field(default_factory=Audit, description="What is verified besides the pages themselves.")
     telemetry: Telemetry = Field(default_factory=Telemetry, description="Where traces and metrics are sent.")
     pod_template: PodTemplate = Field(
         default_factory=PodTemplate, description="What may be said about the crawler's Pod."
@@ -313,6 +316,7 @@ class CrawlJobSpec(Model):
 __all__ = [
     "DEFAULT_STORAGE_SIZE",
     "DEFAULT_USER_AGENT",
+    "Audit",
     "Backoff",
     "CrawlJobSpec",
     "Fetch",
@@ -322,6 +326,7 @@ __all__ = [
     "Politeness",
     "Resources",
     "RestartPolicy",
+    "Results",
     "Scope",
     "Storage",
     "Telemetry",

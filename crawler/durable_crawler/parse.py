@@ -9,9 +9,11 @@ templates or script text is none. What a site does not want to be followed is no
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
@@ -23,6 +25,19 @@ from durable_crawler.urls import Refusal, Resolver, document_base
 
 TITLE_MAX = 512
 """Characters of a title that are kept."""
+
+TEXT_MAX = 100
+"""Characters of a link's text, and of its rel, that are kept."""
+
+FRAGMENT_MAX = 256
+"""Characters of a fragment; a longer one is not kept, as half of one is another."""
+
+IDS_MAX = 20_000
+"""Ids of one page; with more, none is kept, or a fragment that is there would seem not to be."""
+
+_TEXT_NODES = 64  # of a link, that are looked through for its text: links can be nested, in spite of the standard
+
+Digest = bytes
 
 _HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
 
@@ -38,6 +53,22 @@ FOLLOWED = ("a", "area")
 """What is followed unless the spec names more: ``frame``, ``iframe`` and, for ``<link rel=next>``, ``next``."""
 _REFERENCES = {"a": ("a", "href"), "area": ("area", "href"), "frame": ("frame", "src"), "iframe": ("iframe", "src")}
 _REFERENCES["next"] = ("link", "href")
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A link as it stands in the page, for who reads about it; those that only repeat another are left out."""
+
+    url: str
+    """Canonical."""
+    fragment: str
+    """As it is written behind the ``#``; empty where there is none."""
+    text: str
+    """Of the element, white space collapsed, cut to ``TEXT_MAX``; without any, an image's alternative."""
+    rel: str
+    """Lower case."""
+    position: int
+    """Counts all references of the page from 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +93,14 @@ class Parsed:
     """Whether the page does not want to be found by searching; only recorded, a crawl makes no index."""
     cut: bool = False
     """Whether the end of the page was not read, since it would take the parser too long."""
+    content_hash: Digest = b""
+    """BLAKE2b-128 of the body."""
+    references: tuple[Reference, ...] = ()
+    """Of ``links`` and ``nofollow_links``, in document order; at most ``max_links``."""
+    ids: tuple[str, ...] | None = None
+    """Where a fragment can lead, if that was asked for, the whole page was read, and they are not too many."""
+    canonical: str = ""
+    """The canonical URL that ``<link rel=canonical>`` names; empty where there is none."""
 
 
 def media_type(content_type: str) -> str:
@@ -84,18 +123,23 @@ def parse(
     robots_tags: Sequence[str] = (),
     product: str = "",
     follow: Collection[str] = FOLLOWED,
+    references: bool = False,
+    ids: bool = False,
 ) -> Parsed:
     """Reads an HTML document that came from the canonical ``url``. At most ``max_links`` links are kept.
 
     ``robots_tags`` are the values of its X-Robots-Tag; ``product`` is the token by which it may address us.
+    ``references`` and ``ids`` ask for what is called so in ``Parsed``.
     """
     text, charset = decode(body, content_type)
     given = harmless(text)
     page = _Page(LexborHTMLParser(given))
     wishes = directives(robots_tags, page.robots_metas(), product)
-    found = _Links(Resolver(page.base(url)), charset, max_links)
-    for raw, followed in page.references(follow):
-        found.add(raw, followed=followed and "nofollow" not in wishes)
+    resolver = Resolver(page.base(url))
+    found = _Links(resolver, charset, max_links, references=references)
+    for position, (raw, rel, node) in enumerate(page.references(follow)):
+        found.add(raw, rel, node, position, followed="nofollow" not in rel and "nofollow" not in wishes)
+    cut = len(given) < len(text)
     return Parsed(
         links=tuple(link for link, followed in found.links.items() if followed),
         truncated_links=len(found.dropped),
@@ -105,14 +149,18 @@ def parse(
         nofollow_links=tuple(link for link, followed in found.links.items() if not followed),
         nofollow="nofollow" in wishes,
         noindex="noindex" in wishes,
-        cut=len(given) < len(text),
+        cut=cut,
+        content_hash=hashlib.blake2b(body, digest_size=16).digest(),
+        references=tuple(found.references),
+        ids=page.ids() if ids and not cut else None,
+        canonical=page.canonical(resolver),
     )
 
 
 class _Links:
     """Collects the distinct links of a page. A link that one reference wants to be followed is followed."""
 
-    def __init__(self, resolver: Resolver, charset: str, max_links: int) -> None:
+    def __init__(self, resolver: Resolver, charset: str, max_links: int, *, references: bool) -> None:
         self._resolver = resolver
         self._charset = charset
         self._max_links = max_links
@@ -121,8 +169,11 @@ class _Links:
         self.links: dict[str, bool] = {}
         self.dropped: set[int] = set()
         self.refused: Counter[Refusal | Trap] = Counter()
+        self._tell = references
+        self._told: set[tuple[str, str]] = set()
+        self.references: list[Reference] = []
 
-    def add(self, raw: str, *, followed: bool) -> None:
+    def add(self, raw: str, rel: Sequence[str], node: LexborNode, position: int, *, followed: bool) -> None:
         """Takes a reference as it stands in the page."""
         key = hash(raw)
         before = self._seen.get(key)
@@ -139,6 +190,42 @@ class _Links:
             self.links[link] = followed
         else:
             self.dropped.add(hash(link))
+            return
+        if self._tell and reason is None and len(self.references) < self._max_links:
+            self._refer(str(link), raw, rel, node, position)
+
+    def _refer(self, url: str, raw: str, rel: Sequence[str], node: LexborNode, position: int) -> None:
+        fragment = raw.partition("#")[2].translate(_NOT_IN_URLS).strip(_TRIMMED)
+        fragment = fragment if len(fragment) <= FRAGMENT_MAX else ""
+        if (url, fragment) not in self._told:
+            self._told.add((url, fragment))
+            self.references.append(Reference(url, fragment, _text(node), " ".join(rel)[:TEXT_MAX], position))
+
+
+# What the WHATWG URL parser takes out of its input, and away from its ends.
+_NOT_IN_URLS = dict.fromkeys(map(ord, "\t\n\r"))
+_TRIMMED = "".join(map(chr, range(0x21)))
+
+
+def _text(node: LexborNode) -> str:
+    """The text of a link, from as many of its nodes as it takes."""
+    first = node.first_child
+    if first is None:
+        return ""
+    if first.is_text_node and first.next is None:
+        return _short(first.text_content or "")
+    parts: list[str] = []
+    instead = ""
+    for inner in islice(node.traverse(include_text=True), _TEXT_NODES):
+        if inner.is_text_node:
+            parts.append((inner.text_content or "")[: 16 * TEXT_MAX])
+        elif not instead and inner.tag == "img":
+            instead = inner.attrs.sget("alt", "")
+    return _short("".join(parts)) or _short(instead)
+
+
+def _short(text: str) -> str:
+    return " ".join(text[: 16 * TEXT_MAX].split())[:TEXT_MAX].rstrip()
 
 
 class _Page:
@@ -170,8 +257,31 @@ class _Page:
             if name and content and self.is_html(node):
                 yield name, content
 
-    def references(self, follow: Collection[str]) -> Iterable[tuple[str, bool]]:
-        """The references of the followed kinds in document order, and whether the element wants them to be followed."""
+    def canonical(self, resolver: Resolver) -> str:
+        """The first canonical URL that a ``link`` of the page names as its canonical one (RFC 6596)."""
+        for node in self._tree.tags("link"):
+            if "canonical" in node.attrs.sget("rel", "").lower().split() and self.is_html(node):
+                url = resolver.canonical(node.attrs.sget("href", ""))
+                if not isinstance(url, Refusal):
+                    return url
+        return ""
+
+    def ids(self) -> tuple[str, ...] | None:
+        """Ids of all elements, and names of ``a`` elements: what a fragment is looked up in (WHATWG HTML 7.4.6.4)."""
+        nodes = self._tree.css("[id], a[name]")
+        if len(nodes) > IDS_MAX:
+            return None
+        found: dict[str, None] = {}
+        for node in nodes:
+            attributes = node.attrs
+            found[attributes.sget("id")] = None
+            if node.tag == "a":
+                found[attributes.sget("name")] = None
+        found.pop("", None)
+        return tuple(found)
+
+    def references(self, follow: Collection[str]) -> Iterable[tuple[str, Sequence[str], LexborNode]]:
+        """The references of the followed kinds in document order, each with the words of its rel and its element."""
         for node in self._nodes(follow):
             attributes, tag = node.attrs, node.tag
             raw = attributes.sget("src" if tag in ("frame", "iframe") else "href", _NO_REFERENCE)
@@ -179,7 +289,7 @@ class _Page:
                 continue
             words = attributes.sget("rel").lower().split() if "rel" in attributes else ()
             if tag != "link" or "next" in words:
-                yield raw, "nofollow" not in words
+                yield raw, words, node
 
     def _nodes(self, follow: Collection[str]) -> Iterable[LexborNode]:
         kinds = [_REFERENCES[kind] for kind in follow if self._tree.tags(_REFERENCES[kind][0])]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
@@ -18,7 +19,7 @@ from crawljob.units import seconds
 from durable_crawler.background import Background
 from durable_crawler.board import Board, Wait
 from durable_crawler.clock import Clock
-from durable_crawler.frontier import Deferral, Frontier, HostState, Lease, Link, Result, Verdict
+from durable_crawler.frontier import Attempt, Deferral, Frontier, HostState, Lease, Link, Result, Verdict
 from durable_crawler.outcomes import Fetched, Outcome, PageRecord, Stage
 from durable_crawler.parse import Parsed, parse
 from durable_crawler.robots import product_token
@@ -102,15 +103,17 @@ class Work:
         records: Records,
         clock: Clock,
         random: Callable[[], float],
+        verifying: bool = False,
     ) -> None:
         self._spec = spec
         self._frontier = frontier
         self._board = board
-        self._fetcher = fetcher
         self._robots = robots
         self._records = records
         self._clock = clock
         self._random = random
+        self._fetcher = fetcher
+        self._scope_holds = not verifying
         self._max_retry_after = seconds(spec.politeness.max_retry_after)
         self._background = Background(PARSERS, "parser")
         self._product = product_token(spec.fetch.user_agent)
@@ -159,9 +162,11 @@ class Work:
             return "lost"
         match decision:
             case RetryLater():
-                return await self._defer(job, Deferral(self._clock.wall_ms() + round(decision.delay * 1000), host))
+                due_ms = self._clock.wall_ms() + round(decision.delay * 1000)
+                return await self._defer(job, Deferral(due_ms, host, _attempt(job, fetched)))
             case Done():
-                return await self._finish(job, _result(job, fetched, decision.outcome, parsed, links), links, host)
+                result = self._result(job, fetched, decision.outcome, parsed, links)
+                return await self._finish(job, result, links, host)
 
     async def _refused(self, lease: Lease) -> Result | Unreachable | None:
         """What robots.txt has against the page."""
@@ -182,7 +187,7 @@ class Work:
                 return verdict
 
     async def _may_follow(self, job: Job, url: str) -> Outcome | None:
-        if not self._scope.ruling(url).admitted:
+        if self._scope_holds and not self._scope.ruling(url).admitted:
             return Outcome.REDIRECT_EXCLUDED
         if self._robots is None:
             return None
@@ -237,6 +242,8 @@ class Work:
             robots_tags=fetched.robots_tags,
             product=self._product,
             follow=self._spec.scope.follow,
+            references=self._spec.results.edges,
+            ids=self._spec.audit.fragments,
         )
         depth = job.lease.depth + 1
         if len(fetched.body) > BIG_BODY_BYTES:
@@ -309,6 +316,45 @@ class Work:
         objection = self._scope.objection(url, depth)
         return Link(url, where, self._approved[where] if objection is None else None, depth, objection)
 
+    def _result(
+        self, job: Job, fetched: Fetched, outcome: Outcome, parsed: Parsed | None, links: Sequence[Link]
+    ) -> Result:
+        result = Result(
+            outcome=outcome,
+            status=fetched.status,
+            final_url=fetched.final_url if fetched.final_url != job.lease.url else None,
+            content_type=fetched.content_type,
+            bytes=fetched.body_bytes,
+            hops=fetched.hops,
+            error=fetched.error,
+            duration_ms=_milliseconds(job, "fetch"),
+            waited_ms=_waited_ms(fetched),
+            refused=Counter(
+                str(link.left_out) for link in links if link.left_out is not None and link.left_out.by_pattern
+            ),
+        )
+        return result if parsed is None else self._with_what_it_says(job, result, parsed, {link.url for link in links})
+
+    def _with_what_it_says(self, job: Job, result: Result, parsed: Parsed, kept: AbstractSet[str]) -> Result:
+        refused = Counter(result.refused)
+        refused.update({str(reason): count for reason, count in parsed.refused.items()})
+        here = result.final_url or job.lease.url
+        return replace(
+            result,
+            title=parsed.title,
+            links=len(parsed.links),
+            dropped_links=parsed.truncated_links,
+            error=_CUT if parsed.cut else result.error,
+            refused=refused,
+            nofollow=len(parsed.nofollow_links),
+            noindex=parsed.noindex,
+            parse_ms=_milliseconds(job, "parse"),
+            content_hash=parsed.content_hash,
+            canonical=parsed.canonical if parsed.canonical != here else "",
+            references=tuple(reference for reference in parsed.references if reference.url in kept),
+            ids=parsed.ids,
+        )
+
     def _record(self, job: Job, settled: str) -> None:
         lease = job.lease
         self._records.page_settled(
@@ -334,23 +380,13 @@ def _unknown(url: str, cause: str) -> str:
 _CUT = "the end of the page was not read: it would have taken the parser too long"
 
 
-def _result(job: Job, fetched: Fetched, outcome: Outcome, parsed: Parsed | None, links: Sequence[Link]) -> Result:
-    first = job.stages[0]
-    refused = Counter(str(link.left_out) for link in links if link.left_out is not None and link.left_out.by_pattern)
-    refused.update({str(reason): count for reason, count in parsed.refused.items()} if parsed else {})
-    return Result(
-        outcome=outcome,
-        status=fetched.status,
-        final_url=fetched.final_url if fetched.final_url != job.lease.url else None,
-        content_type=fetched.content_type,
-        bytes=fetched.body_bytes,
-        title=parsed.title if parsed else "",
-        links=len(parsed.links) if parsed else 0,
-        dropped_links=parsed.truncated_links if parsed else 0,
-        hops=fetched.hops,
-        error=_CUT if parsed and parsed.cut else fetched.error,
-        duration_ms=(first.ended_ns - first.started_ns) // 1_000_000,
-        refused=refused,
-        nofollow=len(parsed.nofollow_links) if parsed else 0,
-        noindex=parsed.noindex if parsed else False,
-    )
+def _attempt(job: Job, fetched: Fetched) -> Attempt:
+    return Attempt(fetched.outcome, fetched.status, fetched.error, _milliseconds(job, "fetch"))
+
+
+def _milliseconds(job: Job, stage: str) -> int:
+    return sum(each.ended_ns - each.started_ns for each in job.stages if each.name == stage) // 1_000_000
+
+
+def _waited_ms(fetched: Fetched) -> int:
+    return sum(exchange.waited_ns for exchange in fetched.exchanges) // 1_000_000

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from tests.support.toolchain import prometheus
+from tests.support.toolchain import debian, prometheus
 from tests.support.toolchain.cache import Unavailable
 from tools import generate
 
@@ -28,6 +29,19 @@ def promtool() -> Path:
         return prometheus.ensure()["promtool"]
     except Unavailable as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Path:
+    """The machine's Chromium, or Debian's."""
+    try:
+        if shutil.which("chromium") is None:
+            debian.packages("chromium")
+    except Unavailable as error:
+        pytest.skip(str(error))
+    found = shutil.which("chromium")
+    assert found is not None
+    return Path(found)
 
 
 @pytest.fixture(scope="session")

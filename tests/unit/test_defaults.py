@@ -11,6 +11,10 @@ from typing import Any
 from crawljob.spec import CrawlJobSpec
 
 DEFAULTS: dict[str, Any] = {
+    "results.edges": True,
+    "audit.externalLinks": "ignore",
+    "audit.maxExternalLinks": 10_000,
+    "audit.fragments": True,
     "scope.include": [],
     "scope.exclude": [],
     "scope.maxDepth": 16,

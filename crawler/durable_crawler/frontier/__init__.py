@@ -5,6 +5,7 @@ claim, ``reader`` a read-only view for other processes. The SQL stands in ``migr
 """
 
 from durable_crawler.frontier.model import (
+    Attempt,
     Claimed,
     Deferral,
     Frontier,
@@ -24,6 +25,7 @@ from durable_crawler.frontier.model import (
 from durable_crawler.frontier.sqlite import SqliteFrontier
 
 __all__ = [
+    "Attempt",
     "Claimed",
     "Deferral",
     "Frontier",

@@ -13,11 +13,14 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, 
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from durable_crawler.frontier.edges import pack, pack_ids
+from durable_crawler.frontier.known import Known
 from durable_crawler.frontier.model import (
     QUARANTINE_AFTER,
     Claimed,
     Deferral,
     FrontierOwnedError,
+    Host,
     HostState,
     Lease,
     Link,
@@ -26,6 +29,7 @@ from durable_crawler.frontier.model import (
     Verdict,
 )
 from durable_crawler.outcomes import Outcome
+from durable_crawler.politeness import Pace
 from durable_crawler.robots import KnownRobots
 from durable_crawler.urls import url_hash
 
@@ -125,7 +129,16 @@ class Renew(Operation):
         return {lease.page_id for lease in self.leases}
 
 
-OPERATIONS = tuple(kind.name for kind in (Claim, Finish, Defer, Release, Renew, CloseHost, KeepRobots))
+@dataclass(slots=True, eq=False)
+class AdmitExternal(Operation):
+    name = "admit_external"
+
+    max_hosts: int
+    max_links: int
+    """In all, those of earlier runs included."""
+
+
+OPERATIONS = tuple(kind.name for kind in (Claim, Finish, Defer, Release, Renew, CloseHost, KeepRobots, AdmitExternal))
 """All kinds of operations by name."""
 
 
@@ -141,12 +154,14 @@ class Flushed:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What holds for every statement of a flush: who we are, the time, how long a lease lasts, the page limit."""
+    """What holds for every statement of a flush: who we are, the time, how long a lease lasts, the page limit, and what
+    is remembered of earlier ones."""
 
     epoch: int
     now_ms: int
     lease_ms: int
     max_pages: int
+    known: Known = field(default_factory=lambda: Known(0))
 
 
 async def flush(run: Run, operations: Sequence[Operation], terms: Terms) -> Flushed:
@@ -173,6 +188,8 @@ async def flush(run: Run, operations: Sequence[Operation], terms: Terms) -> Flus
                 answers.append((op, await _close_host(run, op, terms)))
                 stocked.discard(op.host_id)
                 drained.add(op.host_id)
+            case AdmitExternal():
+                answers.append((op, await _admit_external(run, op)))
             case KeepRobots(known=known):
                 await run("keep_robots", {field: getattr(known, field) for field in KnownRobots.__slots__})
                 answers.append((op, None))
@@ -198,12 +215,31 @@ async def _finish(
     answers += [(op, Verdict.KEPT if op.lease.page_id in kept else Verdict.LOST) for op in finishes]
     if not won:
         return
+    hashes = b"".join(op.result.content_hash for op in won)
     results = [_result(op.lease.page_id, op.result) for op in won]
-    await run("record", {"results": as_json(results), "now": terms.now_ms})
+    _number_hashes(results, won)
+    await run("record", {"results": as_json(results), "now": terms.now_ms, "hashes": hashes})
+    ids = await _add_links(run, won, terms.known, stocked)
+    await _add_edges(run, [op for op in won if op.result.references], terms.known, ids)
+    await _add_packed(
+        run, "add_fragments", [(op.lease.page_id, pack_ids(op.result.ids)) for op in won if op.result.ids is not None]
+    )
+
+
+async def _add_links(run: Run, won: Sequence[Finish], known: Known, stocked: set[int]) -> Mapping[str, int]:
+    """Store the pages that are linked to, and return their ids.
+
+    One that is remembered, and to which this way is not shorter, is in the database as it shall be.
+    """
+    ids: dict[str, int] = {}
     links: list[list[Any]] = []
     outside: list[list[Any]] = []
     for op in won:
         for link in op.links:
+            seen = known.pages.get(link.url)
+            if seen is not None and seen[1] <= link.depth:
+                ids[link.url] = seen[0]
+                continue
             target, where = (outside, link.authority) if link.host_id is None else (links, link.host_id)
             target.append([*url_hash(link.url), link.url, where, link.depth, op.lease.page_id, link.left_out])
     for part in _parts(links):
@@ -212,6 +248,41 @@ async def _finish(
         await run("add_hosts", {"authorities": as_json(list({where for _, _, _, where, *_ in outside}))})
     for part in _parts(outside):
         await run("leave_out", {"pages": as_json(part)})
+    for part in _parts([*links, *outside]):
+        for place, page_id, depth in await run("page_ids", {"links": as_json([row[:2] for row in part])}):
+            url = part[place][2]
+            ids[url] = page_id
+            known.pages.put(url, (page_id, depth))
+    return ids
+
+
+async def _add_edges(run: Run, won: Sequence[Finish], known: Known, ids: Mapping[str, int]) -> None:
+    anchors: list[list[Any]] = []
+    packed: list[tuple[int, bytes]] = []
+    for op in won:
+        edges: list[tuple[int, int]] = []
+        for reference in op.result.references:
+            wording = (ids[reference.url], reference.fragment, reference.text, reference.rel)
+            anchor = known.anchors.get(wording)
+            if anchor is None:
+                anchor = known.new_anchor(wording)
+                anchors.append([anchor, *wording])
+            edges.append((anchor, reference.position))
+        packed.append((op.lease.page_id, pack(edges)))
+    for part in _parts(anchors):
+        await run("add_anchors", {"anchors": as_json(part)})
+    await _add_packed(run, "add_edges", packed)
+
+
+async def _add_packed(run: Run, statement: str, rows: Sequence[tuple[int, bytes]]) -> None:
+    """JSON has no bytes: the values of all rows are one, of which each row names its part."""
+    pages: list[list[int]] = []
+    begin = 1
+    for page_id, packed in rows:
+        pages.append([page_id, begin, len(packed)])
+        begin += len(packed)
+    if pages:
+        await run(statement, {"pages": as_json(pages), "packed": b"".join(packed for _, packed in rows)})
 
 
 async def _defer(run: Run, defers: Sequence[Defer], terms: Terms, answers: list[tuple[Operation, Any]]) -> None:
@@ -220,6 +291,13 @@ async def _defer(run: Run, defers: Sequence[Defer], terms: Terms, answers: list[
     leases = as_json([[*_named(op.lease), op.deferral.due_ms] for op in defers])
     kept = {page_id for (page_id,) in await run("defer", {"epoch": terms.epoch, "now": terms.now_ms, "leases": leases})}
     answers += [(op, Verdict.KEPT if op.lease.page_id in kept else Verdict.LOST) for op in defers]
+    attempts = [
+        [op.lease.page_id, attempt.outcome, attempt.status, attempt.error, attempt.duration_ms, op.deferral.due_ms]
+        for op in defers
+        if op.lease.page_id in kept and (attempt := op.deferral.attempt) is not None
+    ]
+    if attempts:
+        await run("note_attempts", {"attempts": as_json(attempts), "now": terms.now_ms})
 
 
 async def _pace(run: Run, operations: Sequence[Operation], kept: Collection[int]) -> None:
@@ -247,6 +325,22 @@ async def _close_host(run: Run, op: CloseHost, terms: Terms) -> int:
             await run("record_closed", {"pages": part, "outcome": op.outcome, "error": op.error, "now": terms.now_ms})
             closed += len(rows)
     return closed
+
+
+async def _admit_external(run: Run, op: AdmitExternal) -> tuple[Host, ...]:
+    """Make links that lead out of the crawl pending, of so many hosts; the hosts that have any now."""
+    ((admitted, _),) = await run("verified", {})
+    limit = min(ROWS_PER_STATEMENT, op.max_links - admitted)
+    wanted = await run("external_hosts", {"limit": op.max_hosts}) if limit > 0 else ()
+    if not wanted:
+        return ()
+    hosts = as_json([host_id for (host_id,) in wanted])
+    stocked = {host_id for (host_id,) in await run("admit_external", {"hosts": hosts, "limit": limit})}
+    rows = await run("hosts_by_id", {"hosts": as_json(sorted(stocked))})
+    return tuple(
+        Host(host_id, authority, closed, Pace(gap_ms / 1000, 0, failures, openings))
+        for host_id, authority, closed, gap_ms, failures, openings in rows
+    )
 
 
 async def _release(
@@ -340,4 +434,17 @@ def _result(page_id: int, result: Result) -> dict[str, Any]:
         "refused": dict(result.refused) or None,
         "nofollow": result.nofollow or None,
         "noindex": int(result.noindex) or None,
+        "waited_ms": result.waited_ms or None,
+        "parse_ms": result.parse_ms or None,
+        "canonical": result.canonical or None,
+        "hash": None,
     }
+
+
+def _number_hashes(results: Sequence[dict[str, Any]], won: Sequence[Finish]) -> None:
+    """Say where each hash begins in the one value that holds them all, counted from 1."""
+    begin = 1
+    for row, op in zip(results, won, strict=True):
+        if op.result.content_hash:
+            row["hash"] = begin
+            begin += len(op.result.content_hash)

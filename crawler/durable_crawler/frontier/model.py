@@ -17,6 +17,7 @@ from typing import Protocol
 from crawljob.exitcodes import ExitCode
 from crawljob.summary import Progress
 from durable_crawler.outcomes import Hop, Outcome
+from durable_crawler.parse import Digest, Reference
 from durable_crawler.politeness import Pace
 from durable_crawler.robots import KnownRobots
 from durable_crawler.scope import LeftOut
@@ -115,6 +116,17 @@ class Result:
     nofollow: int = 0
     """Links that the site does not want to be followed."""
     noindex: bool = False
+    waited_ms: int = 0
+    """Of ``duration_ms``, for the page's turns at its host."""
+    parse_ms: int = 0
+    content_hash: Digest = b""
+    """16 bytes, where a body was read."""
+    canonical: str = ""
+    """Where the page names another URL as its canonical one."""
+    references: tuple[Reference, ...] = ()
+    """To be stored as the page's links; each URL is among those that are finished with it."""
+    ids: tuple[str, ...] | None = None
+    """Where fragments of links to the page can lead, if they are to be stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +138,22 @@ class HostState:
 
 
 @dataclass(frozen=True, slots=True)
+class Attempt:
+    """What is remembered of an attempt that did not settle its page."""
+
+    outcome: Outcome
+    status: int | None = None
+    error: str = ""
+    duration_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Deferral:
     """When a page may be tried again (milliseconds since the epoch), and what became of its host."""
 
     due_ms: int
     host: HostState | None = None
+    attempt: Attempt | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +215,11 @@ class Frontier(Protocol):
     @property
     def lease_ms(self) -> int:
         """How long a lease lasts without a renewal (law L5)."""
+        ...
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is left to do (law L6), or only what the page limit excludes."""
         ...
 
     @property

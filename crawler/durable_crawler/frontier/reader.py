@@ -81,6 +81,13 @@ class FrontierReader:
         with self._connection() as connection:
             return {url for (url,) in connection.execute(STATEMENTS["finished_urls"])}
 
+    @contextmanager
+    def results(self) -> Iterator[sqlite3.Connection]:
+        """A connection in one snapshot, for ``durable_crawler.results``; as long as it is open, the WAL grows."""
+        with self._connection() as connection:
+            connection.execute("BEGIN")
+            yield connection
+
     def broken_invariants(self) -> list[str]:
         """Names of what ought to hold and does not; empty for a sound frontier."""
         with self._connection() as connection:

@@ -84,6 +84,39 @@ UPDATE pages SET state = 'pending', left_out = NULL WHERE state = 'excluded' AND
 UPDATE pages SET state = 'excluded', due_ms = NULL, left_out = objection(url, depth)
  WHERE state IN ('pending', 'deferred', 'excluded') AND objection(url, depth) IS NOT left_out;
 
+-- name: put_back_external
+-- What was to be verified and was not: it is left out again, until the crawl's own pages are done.
+UPDATE pages SET state = 'excluded', left_out = 'authority', due_ms = NULL, verified = NULL
+ WHERE verified = 1 AND state IN ('pending', 'deferred');
+
+-- name: forget_verified
+-- Of pages that an edited spec covers: they have been looked at, and not read. objection() is scope.Scope's.
+DELETE FROM results
+ WHERE page_id IN (SELECT id FROM pages WHERE verified = 1 AND objection(url, depth) IS NULL);
+
+-- name: read_verified
+UPDATE pages SET state = 'pending', verified = NULL, attempts = 0, retries = 0
+ WHERE verified = 1 AND objection(url, depth) IS NULL;
+
+-- name: verified
+-- How many pages outside of the crawl were admitted, and how many of them claimed.
+SELECT count(*), coalesce(sum(counted), 0) FROM pages WHERE verified = 1;
+
+-- name: external_hosts
+-- The next :limit hosts with links to them that were not verified yet.
+SELECT DISTINCT host_id FROM pages WHERE left_out = 'authority' LIMIT :limit;
+
+-- name: admit_external
+UPDATE pages SET state = 'pending', left_out = NULL, verified = 1
+ WHERE id IN (SELECT id FROM pages
+               WHERE left_out = 'authority' AND host_id IN (SELECT value FROM json_each(:hosts)) LIMIT :limit)
+RETURNING host_id;
+
+-- name: hosts_by_id
+SELECT id, authority, closed_until_ms, gap_ms, failures, openings
+  FROM hosts
+ WHERE id IN (SELECT value FROM json_each(:hosts));
+
 -- name: add_pages
 -- [hash_high, hash_low, url, host_id, depth, found_on], all of them covered by the spec. What is known is left as it is,
 -- except that a shorter way may be found to a page that is not done, or to one that was too deep.
@@ -110,6 +143,31 @@ ON CONFLICT (hash_high, hash_low) DO UPDATE
  WHERE pages.url <> excluded.url
     OR (pages.state = 'excluded' AND excluded.depth < pages.depth);
 
+-- name: page_ids
+-- [hash_high, hash_low] by their places in the list.
+SELECT link.key, pages.id, pages.depth
+  FROM json_each(:links) AS link CROSS JOIN pages
+    ON pages.hash_high = link.value ->> 0 AND pages.hash_low = link.value ->> 1;
+
+-- name: last_anchor
+SELECT coalesce(max(id), 0) FROM anchors;
+
+-- name: add_anchors
+-- [id, target, fragment, text, rel]
+INSERT INTO anchors (id, target, fragment, text, rel)
+SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4 FROM json_each(:anchors);
+
+-- name: add_edges
+-- [page, begin, length] of :packed, which holds those of all pages one after the other; begins count from 1.
+-- To SQLite, a part of nothing is NULL.
+INSERT INTO edges (page_id, packed)
+SELECT value ->> 0, coalesce(substr(:packed, value ->> 1, value ->> 2), x'') FROM json_each(:pages);
+
+-- name: add_fragments
+-- As edges.
+INSERT INTO fragments (page_id, hashes)
+SELECT value ->> 0, coalesce(substr(:packed, value ->> 1, value ->> 2), x'') FROM json_each(:pages);
+
 -- name: finish
 -- [id, token]. Names page, state, epoch, token and a lease that has not run out: what is not returned was lost.
 UPDATE pages
@@ -121,11 +179,14 @@ RETURNING pages.id;
 
 -- name: record
 INSERT INTO results (page_id, outcome, status, final_url, content_type, bytes, title, links, dropped_links,
-                     hops, error, failed, finished_ms, duration_ms, refused, nofollow, noindex)
+                     hops, error, failed, finished_ms, duration_ms, refused, nofollow, noindex,
+                     waited_ms, parse_ms, canonical, content_hash)
 SELECT value ->> '$.page', value ->> '$.outcome', value ->> '$.status', value ->> '$.final_url',
        value ->> '$.content_type', value ->> '$.bytes', value ->> '$.title', value ->> '$.links',
        value ->> '$.dropped_links', value ->> '$.hops', value ->> '$.error', value ->> '$.failed',
-       :now, value ->> '$.duration_ms', value ->> '$.refused', value ->> '$.nofollow', value ->> '$.noindex'
+       :now, value ->> '$.duration_ms', value ->> '$.refused', value ->> '$.nofollow', value ->> '$.noindex',
+       value ->> '$.waited_ms', value ->> '$.parse_ms', value ->> '$.canonical',
+       substr(:hashes, value ->> '$.hash', 16)
   FROM json_each(:results);
 
 -- name: defer
@@ -137,6 +198,11 @@ UPDATE pages
  WHERE pages.id = lease.value ->> 0 AND pages.token = lease.value ->> 1
    AND pages.state = 'leased' AND pages.epoch = :epoch AND pages.lease_until_ms > :now
 RETURNING pages.id;
+
+-- name: note_attempts
+-- [page, outcome, status, error, duration_ms, due_ms]
+INSERT INTO attempts (page_id, outcome, status, error, duration_ms, due_ms, ended_ms)
+SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, :now FROM json_each(:attempts);
 
 -- name: pace_hosts
 -- [host_id, closed_until_ms, gap_ms, failures, openings]. A gate is only ever moved further away.
@@ -312,6 +378,9 @@ UNION SELECT 'tallies do not add up' FROM counters
           OR excluded <> (SELECT coalesce(sum(total), 0) FROM tallies WHERE kind = 'left_out')
                          + (SELECT count(*) FROM pages WHERE state = 'excluded' AND left_out IS NULL)
 UNION SELECT 'lease of an epoch that has not begun' FROM pages, meta WHERE pages.epoch > meta.epoch
+UNION SELECT 'links of a page without a result' FROM edges WHERE page_id NOT IN (SELECT page_id FROM results)
+UNION SELECT 'ids of a page without a result' FROM fragments WHERE page_id NOT IN (SELECT page_id FROM results)
+UNION SELECT 'link to a page that is not there' FROM anchors WHERE target NOT IN (SELECT id FROM pages)
 UNION SELECT 'page found on a page that is not done'
         FROM pages JOIN pages AS parent ON parent.id = pages.found_on WHERE parent.state <> 'done';
 

@@ -1,0 +1,80 @@
+"""``page``: a page about a crawl for a browser on this machine, read-only, also while the crawl runs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from crawljob.exitcodes import ExitCode
+from crawljob.manifest import load
+from crawljob.problems import InvalidInputError
+from durable_crawler.cli.contract import refuse
+
+if TYPE_CHECKING:
+    from crawljob.spec import CrawlJobSpec
+
+
+@click.command()
+@click.option(
+    "--db",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default="frontier.db",
+    show_default=True,
+    help="The frontier to read; it is not changed.",
+)
+@click.option(
+    "-f",
+    "--file",
+    type=click.Path(path_type=Path),
+    help="The CrawlJob, to tell which of its patterns and limits decide.",
+)
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=9091, show_default=True, help="TCP port; 0: any that is free."
+)
+def page(db: Path, file: Path | None, port: int) -> None:
+    """Serve a page about the crawl on 127.0.0.1 until Ctrl-C: progress, hosts, failures, explanations, the report.
+
+    Whoever can connect to this machine's loopback can read it. In a cluster: start it in the crawler's Pod by
+    `kubectl exec`, and reach it by `kubectl port-forward`.
+    """
+    try:
+        spec = None if file is None else load(file).spec
+    except InvalidInputError as error:
+        refuse(error.problems)
+        return
+    sys.exit(asyncio.run(_serve(db, spec, port)))
+
+
+async def _serve(db: Path, spec: CrawlJobSpec | None, port: int) -> int:
+    # Only now, as in `run`: `--help` shall not wait for a database and a web server.
+    from durable_crawler.clock import SystemClock  # noqa: PLC0415
+    from durable_crawler.frontier import FrontierError  # noqa: PLC0415
+    from durable_crawler.frontier.reader import FrontierReader  # noqa: PLC0415
+    from durable_crawler.page.server import PageServer  # noqa: PLC0415
+
+    clock = SystemClock()
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    server = PageServer(db, spec, clock)
+    try:
+        FrontierReader(db).snapshot()  # a mistake in --db is told here, and not in the browser
+        bound = await server.start(port)
+    except FrontierError as error:
+        click.echo(f"error: {error}", err=True)
+        return error.exit_code
+    except OSError as error:
+        await server.aclose()
+        cause = os.strerror(error.errno) if error.errno else str(error)
+        click.echo(f"error: --port {port}: cannot listen on 127.0.0.1 ({cause}); choose another one", err=True)
+        return ExitCode.INFRASTRUCTURE
+    click.echo(f"http://127.0.0.1:{bound}/ (Ctrl-C ends it)")
+    await stop.wait()
+    await server.aclose()
+    return ExitCode.FINISHED
