@@ -16,6 +16,7 @@ import click
 
 if TYPE_CHECKING:
     from durable_crawler.frontier.overview import Overview, RobotsState, WaitingHost
+    from durable_crawler.frontier.reader import FrontierReader
 
 _PHASES = {
     "running": "pages are being worked on",
@@ -31,6 +32,9 @@ _REASONS = {
     "nofollow": "not to be followed, says the site",
     "above_max_links": "above scope.maxLinksPerPage",
 }
+_SPENT = {"waiting": "waiting for its turn", "server": "the server's", "parsing": "parsing"}
+_RECENT = 1000
+"""Pages that were finished last, from which speed is told."""
 _ROBOTS = {"none": "no robots.txt", "rules": "rules", "unreachable": "unreachable"}
 
 
@@ -56,11 +60,13 @@ def status(db: Path, form: str) -> None:
 
     now_ms = SystemClock().wall_ms()
     try:
-        overview = FrontierReader(db).overview(now_ms)
+        reader = FrontierReader(db)
+        overview = reader.overview(now_ms)
+        speed = _speed(reader, overview, now_ms)
     except FrontierError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(error.exit_code)
-    found = document(db, overview, now_ms)
+    found = {**document(db, overview, now_ms), **speed}
     click.echo(json.dumps(found, indent=2) if form == "json" else "\n".join(_lines(found, now_ms)))
 
 
@@ -90,6 +96,40 @@ def document(db: Path, overview: Overview, now_ms: int) -> dict[str, Any]:
         "waitingHosts": overview.waiting_hosts,
         "hosts": [_host(host, now_ms) for host in overview.hosts],
         "quarantined": [{"url": page.url, "claims": page.claims} for page in overview.quarantined],
+    }
+
+
+def _speed(reader: FrontierReader, overview: Overview, now_ms: int) -> dict[str, Any]:
+    """How fast the crawl is, when it will be done, and what its time goes into."""
+    from crawljob.spec import DEFAULT_USER_AGENT  # noqa: PLC0415
+    from durable_crawler.results import eta  # noqa: PLC0415
+    from durable_crawler.robots import Robots, product_token  # noqa: PLC0415
+
+    token = product_token(DEFAULT_USER_AGENT)
+    bodies = reader.robots_bodies([host.authority for host in overview.hosts])
+    delays = {host: max((Robots(body, token).crawl_delay or 0.0) for body in found) for host, found in bodies.items()}
+    hosts = [
+        eta.Left(
+            host.authority,
+            host.pending + host.deferred + host.leased,
+            delays.get(host.authority, 0.0),
+            host.gap_ms / 1000,
+            max(0, host.closed_until_ms - now_ms) / 1000,
+        )
+        for host in overview.hosts
+    ]
+    recent = [eta.Finished(*row) for row in reader.finished_lately(_RECENT)]
+    counts = overview.counts
+    found = eta.estimate(recent, hosts, counts.pending + counts.deferred + counts.leased, now_ms)
+    going = overview.phase in ("running", "unclosed")
+    parts = eta.shares(recent)
+    return {
+        "rate": None if found.rate is None or not going else round(found.rate, 3),
+        "eta": {
+            "seconds": None if found.seconds is None or not going else round(found.seconds),
+            "text": found.text if going else "it does not run",
+        },
+        "timeSpent": None if parts is None else {name: round(share, 3) for name, share in parts.items()},
     }
 
 
@@ -130,7 +170,14 @@ def _time(ms: int | None) -> str | None:
 def _lines(found: Mapping[str, Any], now_ms: int) -> list[str]:
     """The document for people. URLs and hosts are canonical, and so have no character that a terminal obeys."""
     pages, phase = found["pages"], found["phase"]
-    lines = [f"{found['frontier']}: {phase} ({_PHASES[phase]})", ""]
+    lines = [f"{found['frontier']}: {phase} ({_PHASES[phase]})"]
+    if phase in ("running", "unclosed"):
+        rate = "" if found["rate"] is None else f"{found['rate']:.1f} pages a second; "
+        lines.append(f"{rate}done in {found['eta']['text']}" if found["eta"]["seconds"] else found["eta"]["text"])
+    if found["timeSpent"]:
+        spent = ", ".join(f"{share:.0%} {_SPENT[name]}" for name, share in found["timeSpent"].items())
+        lines.append(f"time of the pages that were found last: {spent}")
+    lines.append("")
     waits = _until(found["nextRetry"], now_ms)
     lines += _table(
         ["PAGES", ""],

@@ -76,6 +76,22 @@ class FrontierReader:
                 ],
             )
 
+    def finished_lately(self, limit: int) -> list[tuple[str, int, int, int, int]]:
+        """Authority, ``finished_ms``, ``duration_ms``, ``waited_ms`` and ``parse_ms`` of the pages that were found last
+        of those that are done; a look-up, however large the frontier is.
+        """
+        with self._connection() as connection:
+            return connection.execute(STATEMENTS["finished_lately"], {"limit": limit}).fetchall()
+
+    def robots_bodies(self, authorities: Sequence[str]) -> dict[str, list[bytes]]:
+        """The robots.txt that are known of each host, of http and https."""
+        origins = {f"{scheme}://{host}": host for host in authorities for scheme in ("http", "https")}
+        found: dict[str, list[bytes]] = {}
+        with self._connection() as connection:
+            for origin, body in connection.execute(STATEMENTS["robots_bodies"], {"origins": as_json(list(origins))}):
+                found.setdefault(origins[origin], []).append(body)
+        return found
+
     def finished_urls(self) -> set[str]:
         """The URLs of all pages that have a result."""
         with self._connection() as connection:

@@ -413,6 +413,15 @@ SELECT authority, pending, deferred, leased, due_ms, closed_until_ms, gap_ms, fa
   FROM ranked JOIN hosts ON hosts.id = host_id
  ORDER BY pending DESC, deferred DESC, host_id;
 
+-- name: finished_lately
+-- Of the pages that were found last and are done, which are those that were finished last but for a few.
+SELECT authority, finished_ms, duration_ms, coalesce(waited_ms, 0), coalesce(parse_ms, 0)
+  FROM (SELECT * FROM results ORDER BY page_id DESC LIMIT :limit) AS latest
+  JOIN pages ON pages.id = page_id JOIN hosts ON hosts.id = host_id;
+
+-- name: robots_bodies
+SELECT origin, body FROM robots WHERE failures = 0 AND origin IN (SELECT value FROM json_each(:origins));
+
 -- name: robots_states
 -- Without the bodies, of which only the length matters here.
 SELECT origin, length(body), failures, expires_ms, answered_ms FROM robots
