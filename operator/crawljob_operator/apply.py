@@ -18,10 +18,12 @@ from crawljob_operator.actions import (
     DeleteJob,
     DeletePod,
     DeletePolicy,
+    DeleteReader,
 )
 from crawljob_operator.kube import (
     CONFIGS,
     CRAWLJOBS,
+    JOBS,
     PODS,
     POLICIES,
     VOLUMES,
@@ -75,6 +77,8 @@ async def apply(
                 await _delete(kube, CONFIGS, job.namespace, name, uid)
             case DeletePolicy(name, uid):
                 await _delete(kube, POLICIES, job.namespace, name, uid)
+            case DeleteReader(name, uid):
+                await _delete(kube, JOBS, job.namespace, name, uid, children_first=True)
             case DeleteJob(uid):
                 if volume_open:  # with the job would go a volume that is to stay: the next look, at once, decides
                     changed = True
@@ -117,9 +121,11 @@ def _rendered(
             return PODS, render.pod(job, spec, attempt, default_image, limit_seconds, collector=collector)
 
 
-async def _delete(kube: Kube, resource: Resource, namespace: str, name: str, uid: str) -> None:
+async def _delete(
+    kube: Kube, resource: Resource, namespace: str, name: str, uid: str, *, children_first: bool = False
+) -> None:
     try:
-        await kube.delete(resource, namespace, name, uid)
+        await kube.delete(resource, namespace, name, uid, children_first=children_first)
     except ConflictError:
         return  # another object has the name by now: the next look decides about that one
 

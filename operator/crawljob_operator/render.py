@@ -34,6 +34,11 @@ def pod_name(job: Job) -> str:
     return identity.child_name(job.name, job.uid)
 
 
+def reader_name(job: Job) -> str:
+    """The Job that reads results from the volume: one name, as one Pod at a time can have the volume."""
+    return identity.child_name(job.name, job.uid, "reader")
+
+
 def claim_name(job: Job, spec: CrawlJobSpec | None) -> str:
     """The claim that the Pod uses: one that is there already, or our own, which has the Pod's name.
 
