@@ -37,6 +37,8 @@ from crawljob_operator.kube import (
 from crawljob_operator.netsettings import NetworkSettings
 from crawljob_operator.observed import Job, Note
 
+_KINDS = {DeletePod: PODS, DeleteConfig: CONFIGS, DeletePolicy: POLICIES, DeleteReader: JOBS}
+
 
 @dataclass(frozen=True, slots=True)
 class Refused:
@@ -71,14 +73,8 @@ async def apply(
     changed, resize_refused, volume_open = False, None, False
     for action in actions:
         match action:
-            case DeletePod(name, uid):
-                await _delete(kube, PODS, job.namespace, name, uid)
-            case DeleteConfig(name, uid):
-                await _delete(kube, CONFIGS, job.namespace, name, uid)
-            case DeletePolicy(name, uid):
-                await _delete(kube, POLICIES, job.namespace, name, uid)
-            case DeleteReader(name, uid):
-                await _delete(kube, JOBS, job.namespace, name, uid, children_first=True)
+            case DeletePod() | DeleteConfig() | DeletePolicy() | DeleteReader():
+                await _delete(kube, _KINDS[type(action)], job.namespace, action.name, action.uid)
             case DeleteJob(uid):
                 if volume_open:  # with the job would go a volume that is to stay: the next look, at once, decides
                     changed = True
@@ -121,11 +117,13 @@ def _rendered(
             return PODS, render.pod(job, spec, attempt, default_image, limit_seconds, collector=collector)
 
 
-async def _delete(
-    kube: Kube, resource: Resource, namespace: str, name: str, uid: str, *, children_first: bool = False
-) -> None:
+async def _delete(kube: Kube, resource: Resource, namespace: str, name: str, uid: str) -> None:
     try:
-        await kube.delete(resource, namespace, name, uid, children_first=children_first)
+        if resource is JOBS:
+            # The volume is free when the Job's Pod is gone, not when the Job is.
+            await kube.delete(resource, namespace, name, uid, children_first=True)
+        else:
+            await kube.delete(resource, namespace, name, uid)
     except ConflictError:
         return  # another object has the name by now: the next look decides about that one
 

@@ -124,7 +124,7 @@ class Kube:
         try:
             if kubeconfig is None and context is None and "KUBECONFIG" not in os.environ and _in_cluster():
                 config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
-                namespace = _NAMESPACE_FILE.read_text() if _NAMESPACE_FILE.exists() else ""
+                namespace = _own_namespace()
             else:
                 loader = await config.load_kube_config(  # type: ignore[no-untyped-call]
                     config_file=kubeconfig, context=context, client_configuration=configuration
@@ -238,7 +238,7 @@ class Kube:
         assert session is not None, "an object was read before"
         address = f"ws{url.removeprefix('http')}?{urlencode(query)}"
         try:
-            # No heartbeat: while somebody looks at one page of a pager nothing is read, and an answer would not be seen.
+            # No heartbeat: while somebody looks at one page of a pager nothing is read, and no answer would be seen.
             stream = await session.ws_connect(address, headers=headers, proxy=rest.proxy)
         except aiohttp.WSServerHandshakeError as error:
             kind = NotFoundError if error.status == 404 else ApiError
@@ -281,6 +281,10 @@ _STRICT = [("fieldValidation", "Strict")]
 
 
 _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+
+def _own_namespace() -> str:
+    return _NAMESPACE_FILE.read_text() if _NAMESPACE_FILE.exists() else ""
 
 
 def _in_cluster() -> bool:

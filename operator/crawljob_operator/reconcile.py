@@ -40,8 +40,8 @@ from crawljob_operator.netsettings import NetworkSettings
 from crawljob_operator.observed import Config, Job, Note, Pod, Policy, Reader, Refusal, Seen, Volume
 from crawljob_operator.observer import Observer
 from crawljob_operator.patching import status_patch
-from crawljob_operator.policies import readers
 from crawljob_operator.podstate import PATIENCE, explain
+from crawljob_operator.policies import readers
 from crawljob_operator.progress import ProgressReader
 from crawljob_operator.workqueue import Key
 

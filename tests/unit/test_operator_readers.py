@@ -21,11 +21,12 @@ def reader_of(owner: Job, **fields: Any) -> Reader:
     return Reader(**{"name": render.reader_name(owner), "uid": "reader-1", "owner_uid": owner.uid, **fields})
 
 
-def finished_job(**spec: Any) -> Job:
-    owner = job(**spec)
+def finished_job(*, then: Any = None) -> Job:
+    """One that is complete, with a spec that was edited since."""
+    owner = job()
     done = decide(owner, around(owner, ended(owner, 0, message=summary())), NOW)
     assert done.status.phase == "Complete"
-    return replace(owner, status=done.status)
+    return replace(owner, status=done.status, spec=job(**(then or {})).spec)
 
 
 def test_the_reader_goes_before_the_pod_comes() -> None:
@@ -64,7 +65,7 @@ def test_somebody_elses_job_of_that_name_is_left_alone_and_waited_for_by_nobody(
         (job(), True),
         (job(suspend=True), False),
         (finished_job(), False),
-        (finished_job(restartRequestedAt="again"), True),
+        (finished_job(then={"restartRequestedAt": "again"}), True),
         (replace(job(), spec=None), False),
     ],
     ids=["to run", "suspended", "finished", "asked for again", "no spec"],

@@ -1,7 +1,7 @@
 """A Job that reads results from the volume: it makes room when the crawl starts again, whoever made it.
 
-A volume has one user at a time. ``kubectl crawl report`` makes such a Job where no Pod of the crawl runs, and removes it
-afterwards; its maker may be gone, and a crawl does not wait for a reader.
+A volume has one user at a time. ``kubectl crawl report`` makes such a Job where no Pod of the crawl runs, and removes
+it afterwards; its maker may be gone, and a crawl does not wait for a reader.
 """
 
 from __future__ import annotations
