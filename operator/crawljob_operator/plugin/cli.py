@@ -230,7 +230,7 @@ def _run(where: dict[str, Any], work: Callable[[Kube, str], Awaitable[int]]) -> 
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1
     except NETWORK_ERRORS as error:
-        raise click.ClickException(f"The API server gives no answer: {error or type(error).__name__}") from None
+        raise click.ClickException(f"The API server gives no answer: {str(error) or type(error).__name__}") from None
     except asyncio.CancelledError:
         code = 143
     except KeyboardInterrupt:
