@@ -21,7 +21,7 @@ from tests.support.toolchain.cache import Unavailable
 
 from crawljob.crd import crd, json_schema
 from crawljob_operator import rbac
-from tools import reference, reference_telemetry
+from tools import reference, reference_export, reference_telemetry
 from tools.dashboards import crawl, fleet
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -47,6 +47,7 @@ def files() -> dict[Path, str]:
         Path("manifests/crd.yaml"): definition,
         Path("manifests/crawljob.schema.json"): json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n",
         Path("docs/reference/crawljob.md"): reference.page(),
+        Path("docs/reference/export.md"): reference_export.page(),
         Path("docs/reference/telemetry.md"): reference_telemetry.page(),
     }
 

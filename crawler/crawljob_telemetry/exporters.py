@@ -23,6 +23,9 @@ from crawljob_telemetry.credentials import Credentials
 from crawljob_telemetry.environment import resource_attributes
 from crawljob_telemetry.sink import EXPORT_TIMEOUT_S
 
+ANSWER_MAX_BYTES = 64 * 1024
+"""Read of a collector's answer over HTTP, whose status says all that matters; a longer one costs its connection."""
+
 
 def scope(package: str) -> InstrumentationScope:
     """The package that measured."""
@@ -89,6 +92,18 @@ def _over_http(given: Credentials) -> dict[str, Any]:
             # Without this REQUESTS_CA_BUNDLE would come before the session's own.
             verify = self.verify if verify is None else verify
             return super().merge_environment_settings(url, proxies, stream, verify, cert)
+
+        def send(self, request: Any, **options: Any) -> Any:
+            answer = super().send(request, **{**options, "stream": True})
+            # As it is, compressed or not: an answer without end, or one that grows when unpacked, takes no memory.
+            if len(answer.raw.read(ANSWER_MAX_BYTES, decode_content=False)) == ANSWER_MAX_BYTES:
+                answer.close()
+            if 300 <= answer.status_code < 400:  # the exporter would count it as taken
+                raise requests.RequestException(f"the collector answered {answer.status_code}, a redirect")
+            return answer
+
+        def get_redirect_target(self, _: Any) -> None:
+            """None is followed, and none is looked up, which would read the whole answer."""
 
     files = {"certificate_file": given.ca, "client_certificate_file": given.certificate, "client_key_file": given.key}
     options: dict[str, Any] = {name: str(path) for name, path in files.items() if path is not None}

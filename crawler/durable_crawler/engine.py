@@ -57,7 +57,9 @@ class Engine:
         observer: Observer,
         clock: Clock,
         random: Callable[[], float],
+        verifying: bool = False,
     ) -> None:
+        """``verifying`` is for links out of the crawl: whether they lead to something, and no more."""
         self._spec = spec
         self._frontier = frontier
         self._observer = observer
@@ -72,6 +74,7 @@ class Engine:
             records=observer,
             clock=clock,
             random=random,
+            verifying=verifying,
         )
         self._jobs: dict[int, Job] = {}
         self._wake = asyncio.Event()
@@ -115,7 +118,7 @@ class Engine:
         return self._finished()
 
     def _finished(self) -> bool:
-        return self._frontier.snapshot.finished(self._spec.scope.max_pages)
+        return self._frontier.finished
 
     async def _dispatch(self, stop: Stop) -> None:
         while not stop.requested.is_set() and self._failure is None:

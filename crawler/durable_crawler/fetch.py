@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Final, Self
@@ -86,6 +86,8 @@ class _Wanted:
     """Whether redirects may lead there."""
     may_follow: MayFollow
     take_turn: TakeTurn = at_once
+    method: str = "GET"
+    body: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,7 @@ class _Attempt:
     url: str
     current: str
     """What is being asked for: ``url``, then the targets of redirects."""
+    method: str = "GET"
     started_ns: int = 0
     open: bool = False
     """Whether a request is under way."""
@@ -134,7 +137,17 @@ class _Attempt:
         """The request is over. ``error`` is an outcome's name, where there is no usable response."""
         self.open = False
         self.exchanges.append(
-            Exchange(self.current, self.started_ns, now_ns, self.status, error, self.version, self.peer, self.waited_ns)
+            Exchange(
+                self.current,
+                self.started_ns,
+                now_ns,
+                self.status,
+                error,
+                self.version,
+                self.peer,
+                self.waited_ns,
+                self.method,
+            )
         )
 
     def fetched(self, end: _End) -> Fetched:
@@ -224,13 +237,24 @@ class Fetcher:
         wanted = _Wanted(accept, True, self._max_body_bytes, False, redirects.MAX_HOPS, False, may_follow, take_turn)
         return await self._attempt(url, wanted)
 
+    async def check(self, url: str, may_follow: MayFollow = _anywhere, take_turn: TakeTurn = at_once) -> Fetched:
+        """Whether there is something at the canonical ``url``: by HEAD, and where that is refused by GET (RFC 9110
+        section 9.3.2). A 2xx response is ``OK`` or ``NOT_HTML`` by its type; its body is not read.
+        """
+        wanted = _Wanted("*/*", True, 0, False, redirects.MAX_HOPS, False, may_follow, take_turn, "HEAD", body=False)
+        first = await self._attempt(url, wanted)
+        if not _speaks_of_head(first):
+            return first
+        second = await self._attempt(url, replace(wanted, method="GET"))
+        return replace(second, exchanges=(*first.exchanges, *second.exchanges))
+
     async def fetch_robots(self, url: str) -> Fetched:
         """One attempt at a robots.txt. A 2xx response is ``OK`` whatever its type; its body ends with a whole line."""
         wanted = _Wanted("text/plain,*/*;q=0.5", False, ROBOTS_BYTES, True, ROBOTS_HOPS, True, _anywhere)
         return await self._attempt(url, wanted)
 
     async def _attempt(self, url: str, wanted: _Wanted) -> Fetched:
-        attempt = _Attempt(url, url)
+        attempt = _Attempt(url, url, wanted.method)
         try:
             async with asyncio.timeout(self._total) as deadline:
                 before = BEFORE_SENDING.set(partial(self._outside, deadline, attempt, wanted.take_turn))
@@ -267,7 +291,8 @@ class Fetcher:
     async def _exchange(self, attempt: _Attempt, wanted: _Wanted) -> _End | str:
         """One request. Returns the end, or the URL to ask for instead. Raises ``Failure``."""
         try:
-            response = await self._session.get(
+            response = await self._session.request(
+                wanted.method,
                 _on_the_wire(attempt.current),
                 allow_redirects=False,
                 headers={**self._brought_along(attempt), "Accept": wanted.accept},
@@ -289,7 +314,7 @@ class Fetcher:
             if 200 <= status < 300:
                 if wanted.html and not is_html(attempt.content_type):
                     return _End(Outcome.NOT_HTML)
-                return _End(Outcome.OK, body=await self._body(attempt, response, wanted))
+                return _End(Outcome.OK, body=await self._body(attempt, response, wanted) if wanted.body else None)
             if status < 200:
                 return _End(Outcome.PROTOCOL_ERROR, f"status {status} was not asked for")
             if status == 407 and self._proxy is not None and attempt.current.startswith("http:"):
@@ -355,6 +380,13 @@ class Fetcher:
     def _retry_after(self, value: str | None) -> float | None:
         now = datetime.fromtimestamp(self._clock.wall_ms() / 1000, UTC)
         return None if value is None else parse_retry_after(value, now)
+
+
+def _speaks_of_head(fetched: Fetched) -> bool:
+    """Whether the answer may be about the method: anything but success, a busy host, or a network that fails."""
+    if fetched.outcome is Outcome.HTTP_ERROR:
+        return fetched.status not in (429, 503)
+    return fetched.outcome in (Outcome.PROTOCOL_ERROR, Outcome.TRUNCATED)
 
 
 def _on_the_wire(url: str) -> URL:

@@ -86,6 +86,7 @@ class Exchange:
     """Address and port that the response came from."""
     waited_ns: int = 0
     """How much of the time passed until its turn came, which is politeness and not the server's doing."""
+    method: str = "GET"
 
 
 @dataclass(frozen=True, slots=True)

@@ -271,8 +271,14 @@ class _Page:
         nodes = self._tree.css("[id], a[name]")
         if len(nodes) > IDS_MAX:
             return None
-        found = (name for node in nodes for name in (node.attrs.sget("id"), node.attrs.sget("name")) if name)
-        return tuple(dict.fromkeys(found))
+        found: dict[str, None] = {}
+        for node in nodes:
+            attributes = node.attrs
+            found[attributes.sget("id")] = None
+            if node.tag == "a":
+                found[attributes.sget("name")] = None
+        found.pop("", None)
+        return tuple(found)
 
     def references(self, follow: Collection[str]) -> Iterable[tuple[str, Sequence[str], LexborNode]]:
         """The references of the followed kinds in document order, each with the words of its rel and its element."""

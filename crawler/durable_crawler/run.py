@@ -25,11 +25,12 @@ from crawljob.spec import CrawlJobSpec
 from crawljob.summary import Progress, RunSummary
 from crawljob.units import seconds
 from crawljob_telemetry.environment import attempt_from
-from durable_crawler import ending, logs
+from durable_crawler import ending, external, logs
 from durable_crawler.access import Access
 from durable_crawler.board import Wait
 from durable_crawler.clock import SystemClock
 from durable_crawler.engine import Engine
+from durable_crawler.external import MakeEngine
 from durable_crawler.fetch import Fetcher
 from durable_crawler.frontier import FrontierError, SqliteFrontier
 from durable_crawler.frontier.opening import LONGEST_WAIT_MS, Admission
@@ -133,17 +134,18 @@ async def _crawl_with(
         observer = _Observer(stats, telemetry)
         token = product_token(spec.fetch.user_agent)
         obey = spec.politeness.robots == "obey"
-        engine = Engine(
-            spec,
-            frontier,
-            fetcher=fetcher,
+        make_engine = partial(
+            Engine,
+            frontier=frontier,
             robots=RobotsGate(partial(_fetch_robots, fetcher, stats), frontier, token, clock) if obey else None,
             observer=observer,
             clock=clock,
             random=random.SystemRandom().random,
         )
         telemetry.start()
-        summary = await _summarised(engine, frontier, stop, spec)
+        crawling = partial(make_engine, fetcher=fetcher)
+        verifying = partial(make_engine, fetcher=external.Checker(fetcher), verifying=True)
+        summary = await _summarised(crawling, verifying, frontier, stop, spec)
         await telemetry.aclose(summary=summary)
         return summary
 
@@ -155,10 +157,14 @@ async def _fetch_robots(fetcher: Fetcher, stats: Stats, url: str) -> Fetched:
     return fetched
 
 
-async def _summarised(engine: Engine, frontier: SqliteFrontier, stop: Stop, spec: CrawlJobSpec) -> RunSummary:
-    """Run the engine, close the frontier, say how it ended."""
+async def _summarised(
+    crawling: MakeEngine, verifying: MakeEngine, frontier: SqliteFrontier, stop: Stop, spec: CrawlJobSpec
+) -> RunSummary:
+    """Crawl, verify what leads elsewhere if that is wanted, close the frontier, say how it ended."""
     try:
-        finished = await engine.run(stop)
+        finished = await crawling(spec).run(stop)
+        if finished and spec.audit.external_links == "check":
+            finished = await external.verify(spec, frontier, verifying, stop)
         reason, message = await ending.explain(frontier, spec) if finished else ending.interrupted(stop)
         await frontier.close()
     except FrontierError as error:

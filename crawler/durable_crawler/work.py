@@ -103,15 +103,17 @@ class Work:
         records: Records,
         clock: Clock,
         random: Callable[[], float],
+        verifying: bool = False,
     ) -> None:
         self._spec = spec
         self._frontier = frontier
         self._board = board
-        self._fetcher = fetcher
         self._robots = robots
         self._records = records
         self._clock = clock
         self._random = random
+        self._fetcher = fetcher
+        self._scope_holds = not verifying
         self._max_retry_after = seconds(spec.politeness.max_retry_after)
         self._background = Background(PARSERS, "parser")
         self._product = product_token(spec.fetch.user_agent)
@@ -185,7 +187,7 @@ class Work:
                 return verdict
 
     async def _may_follow(self, job: Job, url: str) -> Outcome | None:
-        if not self._scope.ruling(url).admitted:
+        if self._scope_holds and not self._scope.ruling(url).admitted:
             return Outcome.REDIRECT_EXCLUDED
         if self._robots is None:
             return None

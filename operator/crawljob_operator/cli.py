@@ -28,6 +28,9 @@ from crawljob_operator.telemetry import Telemetry
 from crawljob_operator.trouble import Reporting
 from crawljob_operator.watchdog import Resync, missing, watch_over
 from crawljob_operator.workqueue import WorkQueue
+from crawljob_telemetry.environment import headers_problem
+
+_logger = logging.getLogger(__name__)
 
 log = logging.getLogger(__name__)
 
@@ -272,6 +275,8 @@ def main(
     if not crawler_image:
         raise click.MissingParameter(ctx=context, param_hint=f"'{names.FLAG_CRAWLER_IMAGE}'", param_type="option")
     logs.configure(log_level)
+    if otlp_endpoint and (problem := headers_problem(os.environ)):  # costs telemetry, and must not cost the operator
+        _logger.warning("telemetry: %s; a collector that wants it takes nothing", problem)
     options = Options(
         crawler_image,
         namespaces,

@@ -6,10 +6,11 @@ peers are those of ``networking.k8s.io/v1``, checked here so that a mistake is t
 
 from __future__ import annotations
 
+import re
 from ipaddress import ip_network
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
 from crawljob.problems import InvalidInputError, from_validation
@@ -39,6 +40,23 @@ def _network(cidr: str) -> str:
 
 Cidr = Annotated[str, AfterValidator(_network)]
 PortNumber = Annotated[int, Field(ge=1, le=65535)]
+
+
+_PORT_NAME = re.compile(r"(?=.{1,15}\Z)(?=.*[a-z])[a-z0-9]+(-[a-z0-9]+)*")
+
+
+def _port(given: object) -> int | str:
+    """As the API server takes it, which would refuse every crawl's policy otherwise."""
+    if isinstance(given, str) and _PORT_NAME.fullmatch(given):
+        return given
+    if isinstance(given, int) and not isinstance(given, bool) and 1 <= given <= 65535:
+        return given
+    raise ValueError(
+        "must be a number from 1 to 65535, or a name of at most 15 of a-z, 0-9 and -, one of them a letter"
+    )
+
+
+PortOrName = Annotated[int | str, PlainValidator(_port)]
 
 
 class Requirement(_Model):
@@ -82,7 +100,7 @@ class Port(_Model):
     """A port by number or by the container port's name, or all from ``port`` to ``endPort``."""
 
     protocol: Literal["TCP", "UDP", "SCTP"] = "TCP"
-    port: PortNumber | Annotated[str, Field(min_length=1, max_length=15)]
+    port: PortOrName
     end_port: PortNumber | None = None
 
     @model_validator(mode="after")

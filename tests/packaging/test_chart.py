@@ -129,6 +129,9 @@ def _value(path: str) -> Any:
         {"image": {"repository": "crawler", "digest": "sha256:0"}},
         {"crds": {"keep": "yes"}},
         {"telemetry": {"endpoint": "collector:4317"}},
+        {"telemetry": {"endpoint": "http://:4317"}},
+        {"telemetry": {"endpoint": "http://user:word@collector:4317"}},
+        {"telemetry": {"endpoint": "http://collector:port"}},
         {"telemetry": {"protocol": "http/json"}},
         {"resources": {"limits": {"memory": "lots"}}},
         {"imagePullSecrets": ["pull"]},
@@ -148,7 +151,11 @@ def _value(path: str) -> Any:
         {"extraEnv": {"A": "b"}},
         {"networkPolicy": False},
         {"networkPolicy": {"limits": {"allowCIDRs": ["10.20.0.0"]}}},
+        {"networkPolicy": {"limits": {"allowCIDRs": ["10.20.0.0/33"]}}},
+        {"networkPolicy": {"limits": {"allowCIDRs": ["fd00::/129"]}}},
+        {"networkPolicy": {"limits": {"allowCIDRs": ["1/1"]}}},
         {"networkPolicy": {"dns": {"ports": []}}},
+        {"networkPolicy": {"dns": {"ports": [{"port": "53"}]}}},
         {"networkPolicy": {"dns": {"to": [{}]}}},
         {"networkPolicy": {"dns": {"ports": [{"port": 0}]}}},
         {"networkPolicy": {"collector": {"to": [{"ipBlock": {"cidr": "10.0.0.1"}}]}}},
@@ -160,6 +167,20 @@ def _value(path: str) -> Any:
 )
 def test_a_value_of_the_wrong_kind_is_refused(values: dict[str, Any]) -> None:
     assert list(jsonschema.Draft7Validator(SCHEMA).iter_errors(values))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        *({"telemetry": {"endpoint": url}} for url in ("", "https://c.example.org/otlp/", "http://[fd00::1]:4318")),
+        {"networkPolicy": {"limits": {"allowCIDRs": ["0.0.0.0/0", "10.1.2.3/32", "::/0", "::ffff:10.0.0.0/104"]}}},
+        {"networkPolicy": {"dns": {"ports": [{"port": "dns-tcp"}, {"port": 53}]}}},
+    ],
+    ids=str,
+)
+def test_what_the_operator_takes_is_not_refused(values: dict[str, Any]) -> None:
+    jsonschema.Draft7Validator(SCHEMA).validate(values)
+    netsettings.parse(json.dumps(values.get("networkPolicy", {})))
 
 
 def test_helm_itself_refuses_a_typo(helm: Path) -> None:
@@ -493,7 +514,9 @@ def test_the_notes_are_true_for_the_chosen_values(helm: Path) -> None:
     assert "every namespace" in plain
     assert "No telemetry is collected" in plain
     watched = _helm(helm, *install, "--set", "telemetry.endpoint=http://collector:4317,dashboards.enabled=true").stdout
-    assert "sends its telemetry to http://collector:4317" in watched
+    assert "The operator and crawls send their telemetry to http://collector:4317" in watched
+    alone = _helm(helm, *install, "--set", "telemetry.endpoint=http://c:4317,telemetry.crawls.enabled=false").stdout
+    assert "The operator sends its telemetry to http://c:4317" in alone
     assert "Grafana's sidecar" in watched
     chosen = _helm(helm, *install, "--set", "watchNamespaces={team-a}", "--set", "crds.keep=false").stdout
     notes = chosen[chosen.index("NOTES:") :]

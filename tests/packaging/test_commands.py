@@ -53,6 +53,13 @@ def test_every_command_exists(block: Block, helps: dict[str, Path]) -> None:
     assert [problem for words in found for problem in commands.problems(words, helps)] == []
 
 
+@pytest.mark.parametrize("block", [block for block in BLOCKS if "helm upgrade" in block.text], ids=str)
+def test_upgrades_are_told_to_take_the_new_charts_values(block: Block) -> None:
+    """With ``--reuse-values`` alone Helm renders the new chart without them, and ends with a nil pointer."""
+    for words in block.commands():
+        assert "--reuse-values" not in words
+
+
 def test_commands_in_the_samples_comments_exist(helps: dict[str, Path]) -> None:
     samples = sorted((ROOT / "manifests" / "samples").glob("*.yaml"))
     lines = [line for sample in samples for line in re.findall(r"^#   (.+)$", sample.read_text(), re.MULTILINE)]

@@ -149,6 +149,10 @@ class MemoryFrontier:
         return LEASE_MS
 
     @property
+    def finished(self) -> bool:
+        return self.snapshot.finished(self._max_pages)
+
+    @property
     def stocked(self) -> Collection[int]:
         affordable = self._snapshot.counted < self._max_pages
         return {page.host_id for page in self._memory.in_state("pending") if page.counted or affordable}

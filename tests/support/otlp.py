@@ -159,6 +159,33 @@ def http_collector(tls: Path | None = None) -> Iterator[Collector]:
             thread.join()
 
 
+@contextlib.contextmanager
+def answering(status: int, headers: Iterable[tuple[str, str]], pieces: Callable[[], Iterable[bytes]]) -> Iterator[str]:
+    """Over HTTP: takes nothing, and answers each export like this for as long as it is listened to."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(status)
+            for header in headers:
+                self.send_header(*header)
+            self.end_headers()
+            with contextlib.suppress(OSError):
+                self.wfile.writelines(pieces())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
 COLLECTORS = {"grpc": grpc_collector, "http/protobuf": http_collector}
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
-from tests.support.cluster import images
+from tests.support.cluster import cluster, images
+from tests.support.toolchain import cache
 from tests.support.toolchain.cache import Failed, Unavailable
 from tools.kind import __main__ as command
 from tools.kind import choice, machine, parts
@@ -157,3 +160,27 @@ def test_without_an_engine_there_is_nothing_to_remove(engine: Machine, capsys: p
     assert command.main(["down"]) == 0
     assert "there is nothing to remove" in capsys.readouterr().out
     assert engine.calls() == []
+
+
+def test_a_killed_harness_leaves_the_lock_to_its_box_until_that_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or the next one empties the folder that the last processes of the box still write to."""
+    monkeypatch.setattr(cache, "root", lambda: tmp_path)
+    box, ours = os.pipe()
+    with cache.lock("box") as held:
+        child = subprocess.Popen(["cat"], stdin=box, pass_fds=(held,))
+    os.close(box)
+    with (tmp_path / "locks" / "box").open() as other:
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.close(ours)
+        assert child.wait(10) == 0
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_folders_that_a_killed_cluster_left_are_taken(tmp_path: Path) -> None:
+    plan = cluster.Plan("box", tmp_path, tmp_path)
+    (plan.host_dir / "volumes").mkdir(parents=True)
+    cluster.share(plan)
+    assert (plan.host_dir / "collector").stat().st_mode & 0o777 == 0o777

@@ -181,7 +181,12 @@ def test_its_name_is_that_of_its_content() -> None:
             '{"collector": {"to": [{"podSelector": {"matchLabels": {"app": 1}}}]}}',
             "networkPolicy.collector.to[0].podSelector.matchLabels.app: must be a string",
         ),
-        ('{"collector": {"ports": [{"port": 70000}]}}', "networkPolicy.collector.ports[0].port"),
+        ('{"collector": {"ports": [{"port": 70000}]}}', "networkPolicy.collector.ports[0].port: must be a number"),
+        ('{"dns": {"ports": [{"port": "53"}]}}', "networkPolicy.dns.ports[0].port: must be a number from"),
+        (
+            '{"collector": {"ports": [{"port": "otlp--grpc"}]}}',
+            "networkPolicy.collector.ports[0].port: must be a number",
+        ),
         ('{"collector": {"ports": [{"port": 2, "endPort": 1}]}}', "networkPolicy.collector.ports[0]: endPort needs"),
     ],
 )

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
+import os
 import re
 import time
 from dataclasses import replace
@@ -41,6 +42,7 @@ from crawljob_operator.telemetry.ends import AttemptEnd, CrawlEnd, End, Owner, e
 from crawljob_operator.telemetry.spans import ATTEMPT, CRAWL, SpanBuilder
 from crawljob_operator.telemetry.stats import OTHER, PHASES, RESTART_REASONS
 from crawljob_operator.workqueue import Key, WorkQueue
+from crawljob_telemetry.environment import headers_problem
 from crawljob_telemetry.exporters import scope
 from crawljob_telemetry.finished import Origin
 from crawljob_telemetry.span_queue import QUEUED_SPANS_MAX
@@ -488,3 +490,33 @@ def test_a_wrong_option_is_named_before_anything_starts(flags: list[str], named:
     assert done.exit_code == 2
     assert named in done.output
     assert "Traceback" not in done.output
+
+
+SECRET = "not-for-logs"
+
+
+@pytest.mark.parametrize(
+    ("headers", "says"),
+    [
+        (f"x-api-key={SECRET}\nx-other=b\n", "the value of header 1 must be one line"),
+        (f"a=b,x-api-key:{SECRET}", "header 2 is no key=value"),
+        (f"x-api-key={SECRET}%0A", "the value of header 1 must be one line"),
+        (f"x-api-key={SECRET}%C3%BC", "the value of header 1 must be one line"),
+        (f"x api={SECRET}", "header 1 is no key=value"),
+    ],
+)
+def test_headers_that_cannot_be_sent_are_told_without_their_values(headers: str, says: str) -> None:
+    """The operator starts all the same: here it ends with the cluster that it is not given."""
+    problem = headers_problem({"OTEL_EXPORTER_OTLP_HEADERS": headers})
+    assert says in problem
+    assert SECRET not in problem
+    environment = {"OTEL_EXPORTER_OTLP_HEADERS": headers, "KUBECONFIG": os.devnull, "CRAWLER_IMAGE": "crawler:1"}
+    told = CliRunner().invoke(main, ["--otlp-endpoint", "http://127.0.0.1:1"], env=environment)
+    assert says in told.output
+    assert SECRET not in told.output
+    assert "KUBECONFIG" in told.output
+
+
+@pytest.mark.parametrize("headers", ["", "a=b\n", "Authorization=Bearer%20x,x-b=", "authorization=Basic dTpw==,"])
+def test_headers_that_the_exporters_understand_are_no_problem(headers: str) -> None:
+    assert headers_problem({"OTEL_EXPORTER_OTLP_HEADERS": headers}) == ""

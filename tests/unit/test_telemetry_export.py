@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gzip
 import logging
 import subprocess
 import sys
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +22,21 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Status
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
-from tests.support.otlp import COLLECTORS, PROTOCOLS, Collector, Faulty, Protocol, grpc_collector, text_attributes
+from tests.support.otlp import (
+    COLLECTORS,
+    PROTOCOLS,
+    Collector,
+    Faulty,
+    Protocol,
+    answering,
+    grpc_collector,
+    text_attributes,
+)
 
 from crawljob.summary import Progress, RunSummary
 from crawljob.telemetry import Telemetry as TelemetrySpec
-from crawljob_telemetry.exporters import scope
+from crawljob_telemetry.credentials import Credentials
+from crawljob_telemetry.exporters import scope, span_exporter
 from crawljob_telemetry.finished import Origin
 from crawljob_telemetry.span_queue import BATCH_SPANS, QUEUED_SPANS_MAX, TRIES, SpanQueue, SpanSignal
 from durable_crawler.clock import SystemClock
@@ -300,6 +313,41 @@ async def test_no_state_of_a_collector_delays_or_floods(
     assert not [
         record for record in caplog.records if not record.name.startswith(("durable_crawler", "crawljob_telemetry"))
     ]
+
+
+def _exported(endpoint: str) -> tuple[SpanExportResult, int]:
+    """What an exporter over HTTP says of one batch, and how much memory it took at most."""
+    spec = TelemetrySpec(endpoint=endpoint, protocol="http/protobuf")
+    exporter = span_exporter(spec, Credentials())
+    tracemalloc.start()
+    try:
+        return exporter.export([]), tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+        exporter.shutdown()
+
+
+@pytest.mark.parametrize("status", [200, 302])
+def test_an_answer_without_end_takes_no_memory(status: int) -> None:
+    piece, told = b"x" * 65536, (("Location", "http://127.0.0.1:1/"),)
+    with answering(status, told, lambda: repeat(piece, 1000)) as endpoint:
+        _, memory = _exported(endpoint)
+    assert memory < 8_000_000
+
+
+def test_an_answer_that_grows_when_unpacked_takes_no_memory() -> None:
+    bomb = gzip.compress(bytes(50_000_000))
+    told = (("Content-Encoding", "gzip"), ("Content-Length", str(len(bomb))))
+    with answering(200, told, lambda: [bomb]) as endpoint:
+        result, memory = _exported(endpoint)
+    assert result is SpanExportResult.SUCCESS
+    assert memory < 8_000_000
+
+
+@pytest.mark.parametrize("status", [301, 304, 307])
+def test_a_redirect_is_not_counted_as_taken(status: int) -> None:
+    with answering(status, (("Location", "http://127.0.0.1:1/"), ("Content-Length", "0")), list) as endpoint:
+        assert _exported(endpoint)[0] is SpanExportResult.FAILURE
 
 
 async def test_close_before_start_and_twice_and_pages_after_it_are_harmless() -> None:

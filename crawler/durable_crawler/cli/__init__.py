@@ -12,6 +12,9 @@ import click
 from crawljob import __version__
 from durable_crawler.cli.contract import crd, schema, validate
 from durable_crawler.cli.demo import demo
+from durable_crawler.cli.explain import explain
+from durable_crawler.cli.export import export
+from durable_crawler.cli.report import report
 from durable_crawler.cli.run import run
 from durable_crawler.cli.status import status
 
@@ -22,7 +25,7 @@ def cli() -> None:
     """A bounded, polite, crash-safe web crawl, from one file, with or without a cluster."""
 
 
-for _command in (run, status, validate, demo, crd, schema):
+for _command in (run, status, report, export, explain, validate, demo, crd, schema):
     cli.add_command(_command)
 
 

@@ -15,9 +15,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
@@ -25,9 +27,11 @@ from crawljob.manifest import parse, render
 from durable_crawler.demo.site import Site
 from durable_crawler.frontier.model import FrontierError, Snapshot
 from durable_crawler.frontier.reader import FrontierReader
+from durable_crawler.results.findings import collect
 
 WORKERS = 8
 POLL_SECONDS = 0.05
+PROBLEMS_SHOWN = 12
 LIMIT_SECONDS = 120.0
 """For each of the two runs; a demonstration that hangs has failed."""
 
@@ -97,7 +101,19 @@ async def _show(console: Console, site: Site, folder: Path) -> bool:
     for outcome, count in reader.outcomes().items():
         outcomes.add_row(outcome, str(count))
     console.print(outcomes)
+    console.print(_report(site, reader))
     return all(claim.holds for claim in claims)
+
+
+def _report(site: Site, reader: FrontierReader) -> Table:
+    """The beginning of what `durable-crawler report` tells: links with a problem, and where they stand."""
+    table = Table("class", "target", "why", "linked on", title="Links with a problem (durable-crawler report)")
+    with reader.results() as connection, collect(connection) as findings:
+        for target, sources in islice(findings.targets(), PROBLEMS_SHOWN):
+            on = ", ".join(f"/{source.url.removeprefix(site.url)}" for source in sources)
+            where = f"/{target.url.removeprefix(site.url)}"
+            table.add_row(target.confidence, *map(escape, (where, target.why, on)))
+    return table
 
 
 def _judge(site: Site, reader: FrontierReader, code: int | None, kill: _AtTheKill) -> list[Claim]:

@@ -20,6 +20,7 @@ from durable_crawler.frontier.model import (
     Claimed,
     Deferral,
     FrontierOwnedError,
+    Host,
     HostState,
     Lease,
     Link,
@@ -28,6 +29,7 @@ from durable_crawler.frontier.model import (
     Verdict,
 )
 from durable_crawler.outcomes import Outcome
+from durable_crawler.politeness import Pace
 from durable_crawler.robots import KnownRobots
 from durable_crawler.urls import url_hash
 
@@ -127,7 +129,16 @@ class Renew(Operation):
         return {lease.page_id for lease in self.leases}
 
 
-OPERATIONS = tuple(kind.name for kind in (Claim, Finish, Defer, Release, Renew, CloseHost, KeepRobots))
+@dataclass(slots=True, eq=False)
+class AdmitExternal(Operation):
+    name = "admit_external"
+
+    max_hosts: int
+    max_links: int
+    """In all, those of earlier runs included."""
+
+
+OPERATIONS = tuple(kind.name for kind in (Claim, Finish, Defer, Release, Renew, CloseHost, KeepRobots, AdmitExternal))
 """All kinds of operations by name."""
 
 
@@ -177,6 +188,8 @@ async def flush(run: Run, operations: Sequence[Operation], terms: Terms) -> Flus
                 answers.append((op, await _close_host(run, op, terms)))
                 stocked.discard(op.host_id)
                 drained.add(op.host_id)
+            case AdmitExternal():
+                answers.append((op, await _admit_external(run, op)))
             case KeepRobots(known=known):
                 await run("keep_robots", {field: getattr(known, field) for field in KnownRobots.__slots__})
                 answers.append((op, None))
@@ -312,6 +325,22 @@ async def _close_host(run: Run, op: CloseHost, terms: Terms) -> int:
             await run("record_closed", {"pages": part, "outcome": op.outcome, "error": op.error, "now": terms.now_ms})
             closed += len(rows)
     return closed
+
+
+async def _admit_external(run: Run, op: AdmitExternal) -> tuple[Host, ...]:
+    """Make links that lead out of the crawl pending, of so many hosts; the hosts that have any now."""
+    ((admitted, _),) = await run("verified", {})
+    limit = min(ROWS_PER_STATEMENT, op.max_links - admitted)
+    wanted = await run("external_hosts", {"limit": op.max_hosts}) if limit > 0 else ()
+    if not wanted:
+        return ()
+    hosts = as_json([host_id for (host_id,) in wanted])
+    stocked = {host_id for (host_id,) in await run("admit_external", {"hosts": hosts, "limit": limit})}
+    rows = await run("hosts_by_id", {"hosts": as_json(sorted(stocked))})
+    return tuple(
+        Host(host_id, authority, closed, Pace(gap_ms / 1000, 0, failures, openings))
+        for host_id, authority, closed, gap_ms, failures, openings in rows
+    )
 
 
 async def _release(

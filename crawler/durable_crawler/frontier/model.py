@@ -218,6 +218,11 @@ class Frontier(Protocol):
         ...
 
     @property
+    def finished(self) -> bool:
+        """Whether nothing is left to do (law L6), or only what the page limit excludes."""
+        ...
+
+    @property
     def stocked(self) -> Collection[int]:
         """Ids of approved hosts that may have pending pages."""
         ...

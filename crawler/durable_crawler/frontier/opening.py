@@ -291,6 +291,7 @@ def _admit(connection: sqlite3.Connection, path: Path, admission: Admission, now
     latest = {"latest": now_ms + admission.longest_wait_ms}
     run(STATEMENTS["clamp_due"], latest)
     run(STATEMENTS["clamp_closed"], latest)
+    run(STATEMENTS["put_back_external"])
     covered = {"authorities": as_json(admission.authorities)}
     run(STATEMENTS["add_hosts"], covered)
     hosts = {host.authority: host for host, _ in _hosts(connection, covered)}
@@ -299,6 +300,8 @@ def _admit(connection: sqlite3.Connection, path: Path, admission: Admission, now
     if spec != admission.digest or again:
         # Asks of every page that is not done, some microseconds each; only after an edit or a request.
         connection.create_function("objection", 2, admission.scope.objection, deterministic=True)
+        run(STATEMENTS["forget_verified"])
+        run(STATEMENTS["read_verified"])
         run(STATEMENTS["readmit"])
         run(STATEMENTS["exclude"])
     stocked = frozenset(host.id for host, stocked in _hosts(connection, covered) if stocked)

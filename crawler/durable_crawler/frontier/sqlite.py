@@ -66,6 +66,8 @@ RESERVE_MAX_BYTES = 64 * 1024 * 1024
 RESERVE_SHARE = 0.05
 """Free space below which nothing is claimed: this share of the volume, within these bounds. What is in flight fits."""
 
+_UNLIMITED = 2**62
+
 MAX_LINKS_PER_FLUSH = 20_000
 """Links that one transaction takes on; more pages wait for the next, which is back-pressure, not a failure."""
 
@@ -98,6 +100,7 @@ class SqliteFrontier:
         self._snapshot = Snapshot(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, None)
         self._stocked = set(opened.stocked)
         self._hosts = {host.id: host for host in opened.hosts}
+        self._verifying = False
         self._flusher: asyncio.Task[None] | None = None
         self._checkpointed = clock.monotonic()
         self._looked_at_disk = -math.inf  # the first claim looks: a restart on a full volume must not begin to fill it
@@ -118,6 +121,8 @@ class SqliteFrontier:
                 frontier._snapshot = Snapshot(*counts)
                 ((last_anchor,),) = await frontier._run("last_anchor", {})
                 frontier._known = Known(last_anchor)
+                ((_, verified),) = await frontier._run("verified", {})
+                frontier._max_pages += verified  # they do not count against the limit
             except BaseException as error:
                 await database.close()
                 if isinstance(error, sqlite3.Error | OSError):
@@ -149,6 +154,13 @@ class SqliteFrontier:
     @property
     def hosts(self) -> Mapping[int, Host]:
         return self._hosts
+
+    @property
+    def finished(self) -> bool:
+        counts = self._snapshot
+        if not self._verifying:
+            return counts.finished(self._max_pages)
+        return not (counts.leased or counts.deferred or self._stocked)
 
     @property
     def again(self) -> int:
@@ -199,6 +211,16 @@ class SqliteFrontier:
 
     async def keep_robots(self, known: KnownRobots) -> None:
         await self._ask(group.KeepRobots(self._future(), known))
+
+    async def admit_external(self, max_hosts: int, max_links: int) -> bool:
+        """From now on, and only once the crawl itself is finished: links that lead out of it, ``max_links`` in all, of
+        ``max_hosts`` hosts at a time. Whether there are any; then ``hosts`` are theirs.
+        """
+        self._verifying, self._max_pages = True, _UNLIMITED
+        hosts: tuple[Host, ...] = await self._ask(group.AdmitExternal(self._future(), max_hosts, max_links))
+        self._hosts = {host.id: host for host in hosts}
+        self._stocked = set(self._hosts)
+        return bool(hosts)
 
     async def seed_results(self, limit: int) -> Sequence[group.Row]:
         """``(url, outcome, status, final_url, hops)`` of the first seeds, between flushes only."""

@@ -84,6 +84,39 @@ UPDATE pages SET state = 'pending', left_out = NULL WHERE state = 'excluded' AND
 UPDATE pages SET state = 'excluded', due_ms = NULL, left_out = objection(url, depth)
  WHERE state IN ('pending', 'deferred', 'excluded') AND objection(url, depth) IS NOT left_out;
 
+-- name: put_back_external
+-- What was to be verified and was not: it is left out again, until the crawl's own pages are done.
+UPDATE pages SET state = 'excluded', left_out = 'authority', due_ms = NULL, verified = NULL
+ WHERE verified = 1 AND state IN ('pending', 'deferred');
+
+-- name: forget_verified
+-- Of pages that an edited spec covers: they have been looked at, and not read. objection() is scope.Scope's.
+DELETE FROM results
+ WHERE page_id IN (SELECT id FROM pages WHERE verified = 1 AND objection(url, depth) IS NULL);
+
+-- name: read_verified
+UPDATE pages SET state = 'pending', verified = NULL, attempts = 0, retries = 0
+ WHERE verified = 1 AND objection(url, depth) IS NULL;
+
+-- name: verified
+-- How many pages outside of the crawl were admitted, and how many of them claimed.
+SELECT count(*), coalesce(sum(counted), 0) FROM pages WHERE verified = 1;
+
+-- name: external_hosts
+-- The next :limit hosts with links to them that were not verified yet.
+SELECT DISTINCT host_id FROM pages WHERE left_out = 'authority' LIMIT :limit;
+
+-- name: admit_external
+UPDATE pages SET state = 'pending', left_out = NULL, verified = 1
+ WHERE id IN (SELECT id FROM pages
+               WHERE left_out = 'authority' AND host_id IN (SELECT value FROM json_each(:hosts)) LIMIT :limit)
+RETURNING host_id;
+
+-- name: hosts_by_id
+SELECT id, authority, closed_until_ms, gap_ms, failures, openings
+  FROM hosts
+ WHERE id IN (SELECT value FROM json_each(:hosts));
+
 -- name: add_pages
 -- [hash_high, hash_low, url, host_id, depth, found_on], all of them covered by the spec. What is known is left as it is,
 -- except that a shorter way may be found to a page that is not done, or to one that was too deep.
@@ -126,13 +159,14 @@ SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4 FROM json
 
 -- name: add_edges
 -- [page, begin, length] of :packed, which holds those of all pages one after the other; begins count from 1.
+-- To SQLite, a part of nothing is NULL.
 INSERT INTO edges (page_id, packed)
-SELECT value ->> 0, substr(:packed, value ->> 1, value ->> 2) FROM json_each(:pages);
+SELECT value ->> 0, coalesce(substr(:packed, value ->> 1, value ->> 2), x'') FROM json_each(:pages);
 
 -- name: add_fragments
 -- As edges.
 INSERT INTO fragments (page_id, hashes)
-SELECT value ->> 0, substr(:packed, value ->> 1, value ->> 2) FROM json_each(:pages);
+SELECT value ->> 0, coalesce(substr(:packed, value ->> 1, value ->> 2), x'') FROM json_each(:pages);
 
 -- name: finish
 -- [id, token]. Names page, state, epoch, token and a lease that has not run out: what is not returned was lost.

@@ -66,9 +66,9 @@ def _key(exchange: Exchange) -> Key:
     status = exchange.status
     if exchange.error or status is None:
         known = "" if status is None else str(_class(status))
-        return "GET", known, exchange.error or "_OTHER", exchange.version
+        return exchange.method, known, exchange.error or "_OTHER", exchange.version
     known = str(status if status in STATUSES else _class(status))
-    return "GET", known, known if status >= 400 else "", exchange.version
+    return exchange.method, known, known if status >= 400 else "", exchange.version
 
 
 def _class(status: int) -> int:

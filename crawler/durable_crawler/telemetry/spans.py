@@ -89,7 +89,7 @@ class SpanBuilder:
 
     def _exchange(self, record: PageRecord, exchange: Exchange, index: int, parent: SpanContext) -> ReadableSpan:
         attributes: dict[str, AttributeValue] = {
-            http_attributes.HTTP_REQUEST_METHOD: "GET",
+            http_attributes.HTTP_REQUEST_METHOD: exchange.method,
             url_attributes.URL_FULL: redacted(text(exchange.url)),
             **_server(exchange.url),
             **_network(exchange),
@@ -106,7 +106,7 @@ class SpanBuilder:
             attributes[error_attributes.ERROR_TYPE] = str(exchange.status)
             status = Status(StatusCode.ERROR)
         return self._span(
-            "GET",
+            exchange.method,
             self._context(self._trace.span_id(record.url, record.attempt, index + 1)),
             parent,
             (exchange.started_ns, exchange.ended_ns),

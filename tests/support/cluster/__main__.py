@@ -42,19 +42,19 @@ def _execute(words: list[str]) -> int:
     if mode == "existing":
         with tempfile.TemporaryDirectory() as folder:
             return _run(mode, Path(folder), words)
-    with cache.lock("box"):  # one at a time: they share the engine's data, the wheels and this folder
+    with cache.lock("box") as held:  # one at a time: they share the engine's data, the wheels and this folder
         run_folder = cache.root() / "run"
         shutil.rmtree(run_folder, ignore_errors=True)
         run_folder.mkdir()
         if images.crawler() == images.CRAWLER:
             images.wheels(images.BOX_PYTHON if mode == "box" else images.DOCKER_PYTHON)
         try:
-            return _run(mode, run_folder, words)
+            return _run(mode, run_folder, words, held)
         finally:
             shutil.rmtree(run_folder, ignore_errors=True)
 
 
-def _run(mode: str, run_folder: Path, words: list[str]) -> int:
+def _run(mode: str, run_folder: Path, words: list[str], *held: int) -> int:
     """Run the command with a folder for logs, which stays when the command fails or the person named it."""
     wanted = os.environ.get("CLUSTER_LOGS")
     logs = Path(wanted).resolve() if wanted else Path(tempfile.mkdtemp(prefix="durable-crawler-logs-"))
@@ -62,7 +62,7 @@ def _run(mode: str, run_folder: Path, words: list[str]) -> int:
     plan = cluster.Plan(mode, run_folder, logs)
     code = box.FAILED
     try:
-        code = box.execute(words, run_folder, logs) if mode == "box" else docker.execute(plan, words)
+        code = box.execute(words, run_folder, logs, held) if mode == "box" else docker.execute(plan, words)
         return code
     finally:
         if code == 0 and not wanted:

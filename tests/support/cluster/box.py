@@ -10,6 +10,7 @@ import contextlib
 import os
 import subprocess
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 from tests.support.cluster import engine, images, nodeimage, policies
@@ -48,12 +49,15 @@ def prepare() -> None:
     prometheus.ensure()
 
 
-def execute(command: list[str], run_folder: Path, logs: Path) -> int:
-    """Run `command` in the box beside a fresh cluster and return its exit code; the caller holds the lock."""
+def execute(command: list[str], run_folder: Path, logs: Path, held: Collection[int]) -> int:
+    """Run `command` in the box beside a fresh cluster and return its exit code; the caller holds the lock `held`.
+
+    The box holds it too: after a kill of this process the next one waits until the last process of the box has ended.
+    """
     _remove_cgroups()  # of a box whose harness was killed
     inner = [sys.executable, "-m", "tests.support.cluster.inside", str(run_folder), str(logs), *command]
     # setpriv: if this process is killed, unshare is too, and with it the box.
-    box = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", "unshare", *NAMESPACES, *inner])
+    box = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", "unshare", *NAMESPACES, *inner], pass_fds=tuple(held))
     try:
         return box.wait(SETUP_LIMIT_SECONDS + COMMAND_LIMIT_SECONDS)
     except subprocess.TimeoutExpired:

@@ -46,12 +46,21 @@ def tools(plan: Plan, extra: dict[str, Path] | None = None) -> Path:
     return folder
 
 
-def up(plan: Plan) -> None:
-    """Create the cluster, Ready, with the images loaded and volumes to claim."""
+def share(plan: Plan) -> None:
+    """Make the folders that the node shares with the tests.
+
+    After a kill they are there: a new engine starts the node of the killed one before that is removed, and makes what
+    it mounts.
+    """
     for name in ("volumes", "collector"):
-        (plan.host_dir / name).mkdir(parents=True)
+        (plan.host_dir / name).mkdir(parents=True, exist_ok=True)
     # The Collector and kind's provisioner write here as they like; what is inside belongs to this run only.
     (plan.host_dir / "collector").chmod(0o777)
+
+
+def up(plan: Plan) -> None:
+    """Create the cluster, Ready, with the images loaded and volumes to claim."""
+    share(plan)
     config = plan.run_folder / "kind.yaml"
     config.write_text((CONFIGS / f"{plan.mode}.yaml").read_text().replace("HOST_DIR", str(plan.host_dir)))
     create = ["kind", "create", "cluster", "--name", NAME, "--config", str(config)]

@@ -49,8 +49,11 @@ def digest(*parts: str | bytes) -> str:
 
 
 @contextmanager
-def lock(name: str) -> Iterator[None]:
-    """Hold the lock file `name` of the cache; the kernel drops it when the process ends, however it ends."""
+def lock(name: str) -> Iterator[int]:
+    """Hold the lock file `name` of the cache; the kernel drops it when the process ends, however it ends.
+
+    Gives its descriptor: a child that inherits that holds the lock too, until the last of both has ended.
+    """
     folder = root() / "locks"
     folder.mkdir(exist_ok=True)
     with (folder / name).open("w") as handle:
@@ -61,7 +64,7 @@ def lock(name: str) -> Iterator[None]:
                 if time.monotonic() > deadline:
                     raise Unavailable(f"Another process has worked on {name} for {LOCK_LIMIT_SECONDS} s; end it first.")
                 time.sleep(0.2)
-        yield
+        yield handle.fileno()
 
 
 def _taken(handle: IO[str]) -> bool:

@@ -5,6 +5,25 @@ ALTER TABLE results ADD COLUMN canonical    TEXT;    -- what <link rel=canonical
 ALTER TABLE results ADD COLUMN waited_ms    INTEGER; -- of duration_ms: for its turns at the host, not for the server
 ALTER TABLE results ADD COLUMN parse_ms     INTEGER;
 
+-- 1 for a page outside of the crawl that was asked for all the same, whether it is there (audit.externalLinks).
+ALTER TABLE pages ADD COLUMN verified INTEGER CHECK (verified = 1);
+CREATE INDEX pages_external ON pages (host_id, id) WHERE left_out = 'authority';
+CREATE INDEX pages_verified ON pages (id)          WHERE verified = 1;
+
+-- As before; and what was only verified may become a page of the crawl, which is read.
+DROP TRIGGER results_taken_away;
+CREATE TRIGGER results_taken_away BEFORE DELETE ON results BEGIN
+  SELECT RAISE(ABORT, 'a result that is no failure stays')
+    WHERE old.failed = 0 AND (SELECT verified FROM pages WHERE id = old.page_id) IS NULL;
+  UPDATE counters SET failed = failed - old.failed, bytes = bytes - old.bytes;
+  UPDATE tallies SET total = total - 1 WHERE kind = 'outcome' AND name = old.outcome;
+  UPDATE tallies SET total = total - (SELECT value FROM json_each(old.refused) WHERE key = name)
+   WHERE kind = 'refused' AND name IN (SELECT key FROM json_each(old.refused));
+  UPDATE tallies SET total = total - coalesce(old.nofollow, 0) WHERE kind = 'refused' AND name = 'nofollow';
+  UPDATE tallies SET total = total - old.dropped_links WHERE kind = 'refused' AND name = 'above_max_links';
+  UPDATE tallies SET total = total - coalesce(old.noindex, 0) WHERE kind = 'asks' AND name = 'noindex';
+END;
+
 -- What links say, each wording once: pages repeat their navigation. (Not unique: the program remembers the latest ones
 -- only, and makes a wording anew that it has forgotten.)
 CREATE TABLE anchors (

@@ -1,0 +1,314 @@
+"""What a report says of a crawl, in each of its forms."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import resource
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from tests.support import faultysite
+from tests.support.crawler import rows
+from tests.support.website import Website, page
+from tests.unit.test_results_stored import html, run
+
+from durable_crawler.cli import cli
+from durable_crawler.cli.report import CLASSES, FORMATS, FOUND
+from durable_crawler.frontier.edges import pack_ids
+from durable_crawler.outcomes import Hop, Outcome
+from durable_crawler.results import reading
+from durable_crawler.results.classify import Confidence, judge
+from durable_crawler.results.fragments import is_missing
+from durable_crawler.results.report import FORMATS as WRITERS
+
+PAGE = reading.Page(
+    *(1, "https://x.example/", "x.example", "done", 1, None, None, 0, "ok", 200, None, "text/html", 1, "", 0, 0, ()),
+    *("", 1, 1, None, None, None, None, False, 0),
+)
+
+
+def asked(*arguments: Any) -> Any:
+    return CliRunner().invoke(cli, ["report", *map(str, arguments)])
+
+
+def found(db: Path, *arguments: Any) -> dict[str, Any]:
+    done = asked("--db", db, "--format", "json", *arguments)
+    assert done.exit_code == 0, done.stderr
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
+
+
+@pytest.mark.parametrize(
+    ("status", "confidence"),
+    [
+        *((status, Confidence.BROKEN) for status in (400, 404, 405, 410, 418, 500, 501, 505, 599)),
+        *((status, Confidence.BLOCKED) for status in (401, 402, 403, 406, 407, 429, 451, 999)),
+        *((status, Confidence.UNREACHABLE) for status in (408, 425, 502, 503, 504, 520, 530)),
+    ],
+)
+def test_a_status_has_a_class(status: int, confidence: Confidence) -> None:
+    verdict = judge(replace(PAGE, outcome="http_error", status=status))
+    assert (verdict.confidence, verdict.why) == (confidence, f"status {status}")
+
+
+def test_every_outcome_has_a_class() -> None:
+    judged = {outcome: judge(replace(PAGE, outcome=str(outcome), status=None)).confidence for outcome in Outcome}
+    assert {outcome for outcome, confidence in judged.items() if confidence is Confidence.BROKEN} == {
+        Outcome.HTTP_ERROR,
+        Outcome.REDIRECT_INVALID,
+    }
+    assert judged[Outcome.ROBOTS_DISALLOWED] is judged[Outcome.ADDRESS_REFUSED] is Confidence.UNCHECKED
+    assert judged[Outcome.DNS_ERROR] is judged[Outcome.HOST_DEAD] is Confidence.UNREACHABLE
+    assert judged[Outcome.TOO_LARGE] is judged[Outcome.NOT_HTML] is Confidence.OK
+
+
+@pytest.mark.parametrize(
+    ("hops", "confidence"),
+    [
+        ([("https://x.example/", 302, "https://x.example/b")], Confidence.OK),
+        ([("https://x.example/", 301, "https://x.example/b")], Confidence.REDIRECTED),
+        (
+            [("https://x.example/", 302, "https://x.example/b"), ("https://x.example/b", 308, "https://x.example/c")],
+            Confidence.REDIRECTED,
+        ),
+        ([("https://x.example/", 302, "http://x.example/")], Confidence.INSECURE),
+        ([("http://x.example/", 302, "https://x.example/")], Confidence.OK),
+    ],
+)
+def test_how_one_gets_there_counts(hops: list[tuple[str, int, str]], confidence: Confidence) -> None:
+    assert judge(replace(PAGE, hops=tuple(Hop(*hop) for hop in hops))).confidence is confidence
+
+
+@pytest.mark.parametrize("state", ["pending", "leased", "deferred", "quarantined", "excluded"])
+def test_what_was_not_asked_for_is_not_judged(state: str) -> None:
+    assert judge(replace(PAGE, state=state, outcome=None)).confidence is Confidence.UNCHECKED
+
+
+@pytest.mark.parametrize(
+    ("fragment", "missing"),
+    [
+        ("here", False), ("Here", True), ("nowhere", True), ("", False), ("top", False), ("TOP", False),
+        (":~:text=x", False), ("here:~:text=x", False), ("nowhere:~:text=x", True), ("caf%C3%A9", False),
+        ("%68ere", False), ("/route", False), ("!call", False), ("page=2", False), ("%FF", True),
+    ],
+)  # fmt: skip
+def test_a_fragment_is_missing_only_where_a_browser_would_find_nothing(fragment: str, missing: bool) -> None:
+    assert is_missing(fragment, pack_ids(["here", "café"])) is missing
+    assert not is_missing(fragment, None)
+
+
+async def test_of_300_pages_with_40_faults_and_60_traps_exactly_the_faults_are_told(tmp_path: Path) -> None:
+    assert (len(set(faultysite.FAULTS)), len(set(faultysite.TRAPS))) == (40, 60)
+    db = tmp_path / "frontier.db"
+    async with faultysite.served() as site:
+        await run(db, site.home, site.other, fetch={"retries": 1, "maxBodyBytes": 65536})
+        told: dict[str, set[str]] = {}
+        for target in found(db)["targets"]:
+            where = target["url"] + (f"#{target['fragment']}" if target["fragment"] else "")
+            told.setdefault(target["class"], set()).add(where)
+            assert target["links"] == len(target["sources"]) == 3, "each is linked to on three pages"
+        assert told == {
+            "broken": site.urls(faultysite.BROKEN),
+            "blocked": site.urls(faultysite.BLOCKED),
+            "unreachable": site.urls(faultysite.UNREACHABLE),
+            "redirected": site.urls(faultysite.REDIRECTED),
+            "fragment": site.urls(faultysite.FRAGMENTS),
+        }
+    assert rows(db, "SELECT count(*) FROM pages WHERE url LIKE '%/page/%' AND state = 'done'") == [(faultysite.PAGES,)]
+
+
+HOSTILE = "</td><script>alert(1)</script>`|]]>&amp;\x1b[31m\u202e"
+
+
+@pytest.fixture
+async def hostile(tmp_path: Path) -> Path:
+    """The frontier of a site that attacks who reads about it."""
+    db = tmp_path / "frontier.db"
+    link = HOSTILE.replace("&", "&amp;").replace("<", "&lt;").replace("\x1b", "&#27;")
+    body = (
+        f"<title>{link}</title><a href='/gone?<script>alert(2)</script>&quot;\x27'>{link}</a><a href='/a#\"><b>'>x</a>"
+    )
+    async with Website({"/": html(body), "/a": page()}) as site:
+        await run(db, site.url)
+    return db
+
+
+def test_what_a_site_says_stays_text(hostile: Path) -> None:
+    (broken, fragment) = found(hostile)["targets"]
+    assert broken["sources"][0]["text"] == HOSTILE
+    assert fragment["fragment"] == '"><b>'
+
+    shown = asked("--db", hostile).stdout
+    assert shown.count("<script>") == 1, "its own"
+    assert "alert(1)&lt;/script&gt;`|]]&gt;&amp;amp;" in shown
+    assert "<b>" not in re.sub(r"<li><b>\d+</b>", "", shown)
+    assert not {"\x1b", "\u202e"} & set(shown)
+
+    root = ET.fromstring(asked("--db", hostile, "--format", "junit").stdout)
+    assert [case.attrib["name"] for case in root.iter("testcase")][2].endswith('/a#"><b>')
+    assert {element.tag for element in root.iter()} == {"testsuites", "testsuite", "testcase", "failure"}
+
+    markdown = asked("--db", hostile, "--format", "markdown").stdout
+    assert "``</td><script>alert(1)</script>`|]]>&amp;\ufffd[31m\ufffd``" in markdown
+
+
+def test_the_policy_of_the_html_allows_its_own_script_and_style_only(hostile: Path) -> None:
+    shown = asked("--db", hostile).stdout
+    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]+)"', shown)
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    assert len(re.findall(r"'sha256-[\w+/=]{44}'", policy)) == 2
+    assert "unsafe" not in policy
+    assert not re.findall(r"<[^>]+ on\w+=|<[^>]+ style=", shown.split("<script>")[0])
+    assert not re.findall(r'(?:src|href)="(?!http|#)', shown)
+
+
+async def test_every_form_tells_the_same(tmp_path: Path) -> None:
+    db = tmp_path / "frontier.db"
+    async with Website({"/": page("/a", "/gone", "/a#x"), "/a": page("/gone", "/b"), "/b": page("/")}) as site:
+        await run(db, site.url)
+    document = found(db)
+    assert document["crawl"]["links"] == rows(db, "SELECT sum(links) FROM results")[0][0] + 1, "a URL, twice"
+    assert document["crawl"]["pages"] == {"done": 4}
+    targets = [
+        (target["class"], target["url"] + ("#x" if target["fragment"] else "")) for target in document["targets"]
+    ]
+    assert [confidence for confidence, _ in targets] == ["broken", "fragment"]
+    cases = ET.fromstring(asked("--db", db, "--format", "junit").stdout).iter("testcase")
+    assert [(case.get("classname"), case.get("name")) for case in cases][1:] == targets
+    for form, mark in (("markdown", "<{}>"), ("html", '<a href="{}"')):
+        shown = asked("--db", db, "--format", form).stdout
+        assert all(mark.format(url) in shown for _, url in targets)
+        assert all(shown.count(source["url"]) for target in document["targets"] for source in target["sources"])
+
+
+async def test_orphans_duplicates_and_what_was_never_asked_for(tmp_path: Path) -> None:
+    db = tmp_path / "frontier.db"
+    answers = {
+        "/": page("/copy/1", "/copy/2", "/closed", "/later"),
+        "/robots.txt": html("User-agent: *\nDisallow: /closed"),
+        **{f"/copy/{number}": html("<p>the same") for number in (1, 2)},
+    }
+    async with Website(answers) as site:
+        await run(db, site.url, scope={"maxPages": 4})
+        document = found(db)
+        assert document["duplicates"] == [[f"{site.url}copy/1", f"{site.url}copy/2"]]
+        assert document["disallowed"] == [{"url": f"{site.url}closed", "value": "2: Disallow: /closed"}]
+        assert document["unfinished"] == [{"url": f"{site.url}later", "value": "pending"}]
+        assert document["orphans"] == []
+        await run(db, site.url, results={"edges": False}, scope={"maxPages": 5})
+        assert [target["firstLinked"] for target in found(db)["targets"]] == [site.url]
+
+
+async def test_a_report_can_fail_a_pipeline(tmp_path: Path) -> None:
+    db, output = tmp_path / "frontier.db", tmp_path / "report.html"
+    async with Website({"/": page("/gone")}) as site:
+        await run(db, site.url)
+    done = asked("--db", db, "--fail-on", "blocked,broken", "--output", output)
+    assert (done.exit_code, done.stderr) == (FOUND, "error: --fail-on: the crawl found 1 broken\n")
+    assert "/gone" in output.read_text()
+    assert asked("--db", db, "--fail-on", "blocked").exit_code == 0
+    assert asked("--db", db, "--fail-on", "borken").exit_code == 2
+
+
+def test_the_names_of_the_command_line_are_the_programs() -> None:
+    """They stand there once more, so that ``--help`` waits for nothing."""
+    assert tuple(WRITERS) == FORMATS
+    assert {*CLASSES, "ok"} == set(Confidence)
+
+
+def _empty(db: Path) -> None:
+    db.touch()
+
+
+def _half(db: Path) -> None:
+    db.write_bytes(db.read_bytes()[:5000])
+
+
+def _foreign(db: Path) -> None:
+    db.write_text("no frontier at all, but a text that is long enough for a header of 100 bytes" * 3)
+
+
+@pytest.mark.parametrize("damage", [_empty, _half, _foreign])
+async def test_what_is_no_frontier_is_told_in_one_sentence_and_left_as_it_is(tmp_path: Path, damage: Any) -> None:
+    db = tmp_path / "frontier.db"
+    async with Website({"/": page()}) as site:
+        await run(db, site.url)
+    if damage is _empty:
+        db.unlink()
+    damage(db)
+    before = hashlib.sha256(db.read_bytes()).hexdigest()
+    done = asked("--db", db)
+    assert done.exit_code in (1, 15)
+    assert done.stderr.startswith(f"error: {db}: ")
+    assert done.stderr.count("\n") == 1
+    assert hashlib.sha256(db.read_bytes()).hexdigest() == before
+
+
+async def test_a_frontier_is_the_same_after_a_report(tmp_path: Path) -> None:
+    db = tmp_path / "frontier.db"
+    async with Website({"/": page("/a")}) as site:
+        await run(db, site.url)
+    before = hashlib.sha256(db.read_bytes()).hexdigest()
+    for form in FORMATS:
+        assert asked("--db", db, "--format", form).exit_code == 0
+    assert hashlib.sha256(db.read_bytes()).hexdigest() == before
+
+
+def test_an_output_that_cannot_be_written_is_told_and_nothing_is_left(tmp_path: Path, hostile: Path) -> None:
+    done = asked("--db", hostile, "--output", tmp_path / "missing" / "report.html")
+    assert done.exit_code == 1
+    assert "cannot be written (No such file or directory); nothing was changed" in done.stderr
+
+
+MEASURED = """
+import resource, sys
+from durable_crawler.cli import cli
+resource.setrlimit(resource.RLIMIT_DATA, (300 << 20, 300 << 20))
+cli.main(["report", "--db", sys.argv[1], "--format", sys.argv[2], "--output", sys.argv[3]], standalone_mode=False)
+"""
+
+
+@pytest.mark.parametrize("form", ["json", "html"])
+async def test_a_million_links_are_reported_within_300_megabytes(tmp_path: Path, form: str) -> None:
+    """All of them broken, the worst that a report can be asked for."""
+    db, output = tmp_path / "frontier.db", tmp_path / "report"
+    async with Website({"/": page(*(f"/gone/{number}" for number in range(1000)))}) as site:
+        await run(db, site.url)
+    multiply(db, 1000)
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURED, db, form, output], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024
+    with output.open() as lines:
+        sources = sum(line.count('"position"') + line.count("<li><a ") for line in lines)
+    assert sources == 1_000_000
+    assert peak <= 300, f"{peak} MiB"
+
+
+def multiply(db: Path, pages: int) -> None:
+    """Give the frontier as many pages as are asked for with the links of its first."""
+    import sqlite3  # noqa: PLC0415
+
+    connection = sqlite3.connect(db)
+    with connection:
+        series = f"WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {pages - 1})"
+        connection.execute(
+            f"{series} INSERT INTO pages (id, hash_high, hash_low, url, host_id, depth, state) "
+            "SELECT 100000 + i, i, i, 'http://127.0.0.1/copy/' || i, 1, 1, 'pending' FROM n"
+        )
+        connection.execute("UPDATE pages SET state = 'done', counted = 1 WHERE id > 100000")
+        connection.execute(
+            "INSERT INTO results (page_id, outcome, status, failed, finished_ms) "
+            "SELECT id, 'ok', 200, 0, 0 FROM pages WHERE id > 100000"
+        )
+        connection.execute("INSERT INTO edges SELECT id, (SELECT packed FROM edges) FROM pages WHERE id > 100000")
+    connection.close()
