@@ -119,11 +119,8 @@ def _rendered(
 
 async def _delete(kube: Kube, resource: Resource, namespace: str, name: str, uid: str) -> None:
     try:
-        if resource is JOBS:
-            # The volume is free when the Job's Pod is gone, not when the Job is.
-            await kube.delete(resource, namespace, name, uid, children_first=True)
-        else:
-            await kube.delete(resource, namespace, name, uid)
+        # The volume is free when a Job's Pod is gone, not when the Job is.
+        await kube.delete(resource, namespace, name, uid, children_first=resource is JOBS)
     except ConflictError:
         return  # another object has the name by now: the next look decides about that one
 

@@ -46,7 +46,7 @@ class Cluster:
         self.status: Raw | None = SUCCESS
         self.refusals: dict[str, ApiError] = {}
         self.on_create: Callable[[Raw], None] = self.start
-        self.on_exec: Callable[[], None] = lambda: None
+        self.on_exec: Callable[[], object] = lambda: None
 
     async def __aenter__(self) -> Self:
         return self

@@ -15,7 +15,7 @@ from tests.support.plugin_cluster import IMAGE, NAMESPACE, SUCCESS, Cluster, exi
 from tests.support.podsecurity import violations
 
 from crawljob_operator import names, render
-from crawljob_operator.kube import EVENTS, JOBS, ApiError, Kube, NoClusterError
+from crawljob_operator.kube import CONFIGS, EVENTS, JOBS, ApiError, Kube, NoClusterError
 from crawljob_operator.plugin import actions, output, reader, remote, volume
 from crawljob_operator.plugin.cli import plugin
 from crawljob_operator.plugin.errors import CutOffError, PluginError
@@ -84,7 +84,39 @@ def test_else_the_volume_is_read_through_a_job_that_is_removed(cluster: Cluster,
 def test_a_url_is_never_taken_for_a_flag(cluster: Cluster) -> None:
     cluster.pod(cluster.crawljob(), RUNNING)
     assert run("explain", "docs", "--", "--help").exit_code == 0
-    assert cluster.commands == [["durable-crawler", "explain", "--db", "/data/frontier.db", "--", "--help"]]
+    (command,) = cluster.commands
+    assert command[-2:] == ["--", "--help"]
+
+
+@pytest.mark.parametrize("where", ["in its Pod", "in a Job", "in a Job without the file", "without the right"])
+def test_a_url_is_explained_with_the_crawls_own_file(cluster: Cluster, where: str) -> None:
+    owner = cluster.crawljob()
+    assert owner.spec is not None
+    name = render.config_name(owner, owner.spec)
+    if where == "in its Pod":
+        cluster.pod(owner, RUNNING)
+    else:
+        cluster.volume(owner)
+    if where == "in a Job":
+        cluster.put(CONFIGS, {"metadata": {"name": name}})
+    if where == "without the right":
+        cluster.refusals["configmaps"] = ApiError(403, "Forbidden", "no")
+    assert run("explain", "docs", "http://a/", "-o", "json").exit_code == 0
+    (command,) = cluster.commands
+    known = where in ("in its Pod", "in a Job")
+    assert command[:3] == ["durable-crawler", "explain", "--db"]
+    assert command[4:] == [
+        *(["--file", "/etc/crawljob/crawljob.yaml"] if known else []),
+        "--format",
+        "json",
+        "--",
+        "http://a/",
+    ]
+    for made_job in cluster.created:
+        pod = made_job["spec"]["template"]["spec"]
+        assert ({"name": "config", "configMap": {"name": name}} in pod["volumes"]) == known
+        mounts = {mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]}
+        assert ("/etc/crawljob" in mounts) == known
 
 
 @pytest.mark.parametrize(
@@ -202,7 +234,7 @@ def test_a_crawl_that_starts_again_takes_its_volume(cluster: Cluster) -> None:
     owner = cluster.crawljob()
     cluster.volume(owner)
     cluster.status = exited(137)
-    cluster.on_exec = lambda: cluster.objects.pop((JOBS.plural, render.reader_name(owner))) and None
+    cluster.on_exec = lambda: cluster.objects.pop((JOBS.plural, render.reader_name(owner)))
     result = CliRunner().invoke(plugin, ["export", "docs", "pages"])
     assert result.exit_code == 1
     assert "the crawl starts again, so ask once it runs" in result.stderr.splitlines()[-1]

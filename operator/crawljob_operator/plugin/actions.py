@@ -38,6 +38,8 @@ class Reading:
     path: Path | None
     image: str | None
     wait_seconds: float
+    with_spec: bool = False
+    """Whether it is asked with the crawler's file as well."""
 
 
 async def read(kube: Kube, namespace: str, name: str, reading: Reading) -> int:
@@ -48,7 +50,8 @@ async def read(kube: Kube, namespace: str, name: str, reading: Reading) -> int:
     job = await volume.crawljob(kube, namespace, name)
     opened = volume.results(kube, job, image=reading.image, wait_seconds=reading.wait_seconds, tell=_tell)
     async with opened as place:
-        command = [PROGRAM, *reading.before, "--db", place.database, *reading.after]
+        spec = ["--file", place.spec] if reading.with_spec and place.spec else []
+        command = [PROGRAM, *reading.before, "--db", place.database, *spec, *reading.after]
         with output.opened(reading.path) as write:
             code = await remote.run(kube, place, command, write, output.said)
             if code not in (0, FOUND):

@@ -108,7 +108,11 @@ def status(name: str, form: str, *, watch: bool, interval: float, **where: str |
     default="markdown",
     show_default=True,
 )
-@click.option("--fail-on", help="As `durable-crawler report --fail-on`: exit with 3 when it finds that.")
+@click.option(
+    "--fail-on",
+    metavar="CLASS[,CLASS]",
+    help="As of `durable-crawler report`: end with 3 when a target is of one of these classes.",
+)
 @_reading
 def report(name: str, form: str, fail_on: str | None, **options: Any) -> None:
     """Write the report: what is broken, and which pages link to it."""
@@ -132,10 +136,11 @@ def export(name: str, what: str, form: str, **options: Any) -> None:
 @plugin.command()
 @_where
 @click.argument("url")
+@click.option("-o", "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @_reading
-def explain(name: str, url: str, **options: Any) -> None:
+def explain(name: str, url: str, form: str, **options: Any) -> None:
     """Tell the story of one URL: who linked it, every attempt, and what it waits for."""
-    _read(name, ["explain"], ["--", url], options)
+    _read(name, ["explain"], ["--format", form, "--", url], options, with_spec=True)
 
 
 @plugin.command()
@@ -189,11 +194,11 @@ def inside_hold(idle_seconds: float) -> None:
     programs.hold(idle_seconds)
 
 
-def _read(name: str, words: list[str], tail: list[str], options: dict[str, Any]) -> None:
+def _read(name: str, words: list[str], tail: list[str], options: dict[str, Any], *, with_spec: bool = False) -> None:
     from crawljob_operator.plugin import actions  # noqa: PLC0415
 
     given = {key: options.pop(key) for key in ("path", "image", "wait_seconds")}
-    reading = actions.Reading(words, tail, **given)
+    reading = actions.Reading(words, tail, **given, with_spec=with_spec)
     _run(options, lambda kube, space: actions.read(kube, space, name, reading))
 
 

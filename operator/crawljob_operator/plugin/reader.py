@@ -67,8 +67,11 @@ class Over:
     words: str
 
 
-def body(job: Job, image: str, claim: str, capacity: Decimal, client: str) -> Raw:
-    """The Job for one run of the plugin; it fits the restricted profile, and runs where the crawler would."""
+def body(job: Job, image: str, claim: str, capacity: Decimal, client: str, *, config: str | None = None) -> Raw:
+    """The Job for one run of the plugin; it fits the restricted profile, and runs where the crawler would.
+
+    ``capacity`` is the volume's, in bytes; ``config`` names the ConfigMap with the crawler's file, if there is one.
+    """
     template = job.spec.pod_template if job.spec is not None else PodTemplate()
     name = render.reader_name(job)
     metadata = render.metadata(job, name, {LABEL_CLIENT: client}, component=names.READER_COMPONENT)
@@ -97,10 +100,11 @@ def body(job: Job, image: str, claim: str, capacity: Decimal, client: str) -> Ra
                     "securityContext": render.pod_security(),
                     # Two containers: while the second runs, the copy is there.
                     "initContainers": [_container(job, template, image, COPIER)],
-                    "containers": [_container(job, template, image, CONTAINER)],
+                    "containers": [_container(job, template, image, CONTAINER, config)],
                     "volumes": [
                         {"name": "data", "persistentVolumeClaim": {"claimName": claim}},
                         {"name": "scratch", "emptyDir": {"sizeLimit": _room(capacity)}},
+                        *([{"name": names.CONFIG_VOLUME, "configMap": {"name": config}}] if config else []),
                     ],
                 },
             },
@@ -108,13 +112,15 @@ def body(job: Job, image: str, claim: str, capacity: Decimal, client: str) -> Ra
     }
 
 
-def _container(job: Job, template: PodTemplate, image: str, name: str) -> Raw:
+def _container(job: Job, template: PodTemplate, image: str, name: str, config: str | None = None) -> Raw:
     policy = job.spec.image_pull_policy if job.spec is not None else None
     scratch: Raw = {"name": "scratch", "mountPath": SCRATCH}
     program, mounts = ["hold", str(IDLE_SECONDS)], [scratch]
     if name == COPIER:
         program = ["copy", names.FRONTIER, DATABASE]
         mounts = [{"name": "data", "mountPath": names.DATA_DIR, "readOnly": True}, scratch]
+    if config:
+        mounts.append({"name": names.CONFIG_VOLUME, "mountPath": names.CONFIG_DIR, "readOnly": True})
     groups = (("requests", template.resources.requests), ("limits", template.resources.limits))
     # A limit of ephemeral storage is the crawler's own, which has its database elsewhere.
     kept = {key: {k: v for k, v in values.items() if k != "ephemeral-storage"} for key, values in groups if values}

@@ -29,6 +29,8 @@ class Place:
     pod: str
     container: str
     database: str
+    spec: str | None = None
+    """The crawler's own file, where it is known."""
 
 
 async def run(kube: Kube, place: Place, command: Sequence[str], out: Write, err: Write) -> int:

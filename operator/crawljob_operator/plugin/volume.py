@@ -16,6 +16,7 @@ from crawljob.units import quantity
 from crawljob_operator import names, render
 from crawljob_operator.conditions import find
 from crawljob_operator.kube import (
+    CONFIGS,
     CRAWLJOBS,
     EVENTS,
     JOBS,
@@ -35,6 +36,7 @@ from crawljob_operator.podstate import explain
 from crawljob_operator.reconcile import read_job
 
 POLL_SECONDS = 0.5
+_SPEC = f"{names.CONFIG_DIR}/{names.CONFIG_FILE}"
 EVENTS_SECONDS = 5
 """A Job whose Pod is refused says so in its Events only."""
 
@@ -60,7 +62,7 @@ def in_pod(job: Job, pod: Pod | None) -> Place | None:
     """Where a running crawl can be asked; ``None`` where none runs."""
     if pod is None or pod.ended or pod.deleting or pod.running_since is None:
         return None
-    return Place(job.namespace, pod.name, names.CONTAINER, names.FRONTIER)
+    return Place(job.namespace, pod.name, names.CONTAINER, names.FRONTIER, _SPEC)
 
 
 @asynccontextmanager
@@ -81,12 +83,13 @@ async def results(kube: Kube, job: Job, *, image: str | None, wait_seconds: floa
     if not chosen:
         raise PluginError("It is not known with which image this crawl ran; name the crawler's image with --image.")
     mark = reader.client_mark(secrets.token_hex(16))
-    body = reader.body(job, chosen, claim, capacity, mark)
+    config = await _config(kube, job)
+    body = reader.body(job, chosen, claim, capacity, mark, config=config)
     try:
         await _create(kube, job, body, wait_seconds, tell)
         name = await _started(kube, job, body, wait_seconds, tell)
         try:
-            yield Place(job.namespace, name, reader.CONTAINER, reader.DATABASE)
+            yield Place(job.namespace, name, reader.CONTAINER, reader.DATABASE, _SPEC if config else None)
         except CutOffError:
             raw = await kube.get(JOBS, job.namespace, render.reader_name(job))
             verdict = reader.state(raw, ())
@@ -95,6 +98,16 @@ async def results(kube: Kube, job: Job, *, image: str | None, wait_seconds: floa
             raise
     finally:
         await _remove(kube, job, mark, tell)
+
+
+async def _config(kube: Kube, job: Job) -> str | None:
+    """The ConfigMap with the file of the latest spec, where it is there and may be read: results do without it."""
+    if job.spec is None:
+        return None
+    name = render.config_name(job, job.spec)
+    with suppress(ApiError):
+        return name if await kube.get(CONFIGS, job.namespace, name) is not None else None
+    return None
 
 
 async def _claim(kube: Kube, job: Job) -> tuple[str, Decimal]:
