@@ -217,7 +217,7 @@ def test_a_crawl_that_is_asked_for_again_does_not_wait_for_a_reader(place: Place
 
     def again() -> bool:
         pod = finished.status.get("currentPod") or {}
-        return pod.get("uid", before) != before
+        return bool(pod.get("uid", before) != before)
 
     finished.until(again, reader.IDLE_SECONDS - 5, "the next Pod, before the reader would have ended by itself")
     assert uid not in [job["metadata"]["uid"] for job in readers(place, "job")]

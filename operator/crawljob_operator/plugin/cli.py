@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import sys
@@ -213,6 +214,7 @@ def _run(where: dict[str, Any], work: Callable[[Kube, str], Awaitable[int]]) -> 
     from crawljob_operator.kube import NETWORK_ERRORS, ApiError, Kube, NoClusterError  # noqa: PLC0415
 
     cluster = Cluster(**where)
+    logging.getLogger().addHandler(logging.NullHandler())  # the client's own lines would stand beside our sentence
 
     async def worked() -> int:
         connected = Kube.connect(manager=PLUGIN, kubeconfig=cluster.kubeconfig, context=cluster.context)
