@@ -1,4 +1,5 @@
-# The crawler and the operator in one image: `durable-crawler` is its entry point, `crawljob-operator` the other program.
+# The crawler and the operator in one image: `durable-crawler` is its entry point, `crawljob-operator` the other program,
+# and `kubectl-crawl` what the Job runs that reads a volume.
 # Built without a network from dist/wheels, which requirements/runtime.lock has checked by hash:
 #   python -m pip download --require-hashes --only-binary=:all: -r requirements/runtime.lock -d dist/wheels
 #   python -m pip wheel --no-deps -w dist/wheels .

@@ -90,5 +90,6 @@ class CrawlJobStatus(_Status):
     active_seconds: int = Field(0, description="Seconds that the Pods which have ended have run.")
     observed_restart_request: str | None = Field(None, description="The latest restartRequestedAt that was followed.")
     spec_hash: str = Field("", description="Hash of what shapes the current Pod.")
+    image: str = Field("", description="Image of the current or last Pod, with which its results are read.")
     progress: ReportedProgress | None = None
     trace_id: str = Field("", alias="traceID", description="The one trace of this CrawlJob, in hexadecimal digits.")

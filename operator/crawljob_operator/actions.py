@@ -54,6 +54,14 @@ class DeletePolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class DeleteReader:
+    """Delete a Job that reads results from the volume, and its Pod before it."""
+
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class ChangeVolume:
     """Enlarge our PersistentVolumeClaim, or let it go with the CrawlJob (``owned``) or stay."""
 
@@ -78,6 +86,7 @@ Action = (
     | DeletePod
     | DeleteConfig
     | DeletePolicy
+    | DeleteReader
     | ChangeVolume
     | DeleteJob
 )

@@ -18,10 +18,12 @@ from crawljob_operator.actions import (
     DeleteJob,
     DeletePod,
     DeletePolicy,
+    DeleteReader,
 )
 from crawljob_operator.kube import (
     CONFIGS,
     CRAWLJOBS,
+    JOBS,
     PODS,
     POLICIES,
     VOLUMES,
@@ -34,6 +36,8 @@ from crawljob_operator.kube import (
 )
 from crawljob_operator.netsettings import NetworkSettings
 from crawljob_operator.observed import Job, Note
+
+_KINDS = {DeletePod: PODS, DeleteConfig: CONFIGS, DeletePolicy: POLICIES, DeleteReader: JOBS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +73,8 @@ async def apply(
     changed, resize_refused, volume_open = False, None, False
     for action in actions:
         match action:
-            case DeletePod(name, uid):
-                await _delete(kube, PODS, job.namespace, name, uid)
-            case DeleteConfig(name, uid):
-                await _delete(kube, CONFIGS, job.namespace, name, uid)
-            case DeletePolicy(name, uid):
-                await _delete(kube, POLICIES, job.namespace, name, uid)
+            case DeletePod() | DeleteConfig() | DeletePolicy() | DeleteReader():
+                await _delete(kube, _KINDS[type(action)], job.namespace, action.name, action.uid)
             case DeleteJob(uid):
                 if volume_open:  # with the job would go a volume that is to stay: the next look, at once, decides
                     changed = True
@@ -119,7 +119,8 @@ def _rendered(
 
 async def _delete(kube: Kube, resource: Resource, namespace: str, name: str, uid: str) -> None:
     try:
-        await kube.delete(resource, namespace, name, uid)
+        # The volume is free when a Job's Pod is gone, not when the Job is.
+        await kube.delete(resource, namespace, name, uid, children_first=resource is JOBS)
     except ConflictError:
         return  # another object has the name by now: the next look decides about that one
 

@@ -25,6 +25,7 @@ from crawljob_operator.policies import (
     finished,
     invalid,
     isolation,
+    readers,
     running,
     suspension,
     volume,
@@ -48,12 +49,13 @@ POLICIES: tuple[Policy, ...] = (
     conflicts.foreign_objects,
     volume.unusable,
     waiting.refused,
+    readers.make_room,
     creation.create,
 )
 """Asked in this order; the first that has a plan decides. The last one always has."""
 
 
-_NOTHING_WRONG = frozenset({"Starting", "NotReady", "Running", "PodTerminating"})
+_NOTHING_WRONG = frozenset({"Starting", "NotReady", "Running", "PodTerminating", readers.REASON})
 """Reasons of a crawl that is not over, which need no Event."""
 
 
@@ -115,6 +117,7 @@ def _decision(view: View, plan: Plan) -> Decision:
             "active_seconds": ledger.active_seconds,
             "observed_restart_request": job.restart_request if follows(job, view.pod) else old.observed_restart_request,
             "spec_hash": view.pod.spec_hash if view.pod else old.spec_hash,
+            "image": (view.pod.image if view.pod else "") or old.image,
             "progress": ledger.progress,
             "trace_id": trace_id(job.uid),
         }
@@ -130,6 +133,7 @@ def _decision(view: View, plan: Plan) -> Decision:
             *_unused_configs(job.uid, seen, view.pod),
             *creation.restored(view),
             *isolation.restored(view),
+            *readers.removed(view),
             *volume.upkeep(job, seen, now),
         ),
         announcements=(*_announced(view, plan), *plan.announcements, *creation.lost(view)),

@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
+from urllib.parse import urlencode
 
 import aiohttp
 import yaml
@@ -25,6 +27,7 @@ Raw = dict[str, Any]
 
 TIMEOUT_SECONDS = 30
 PAGE = 500
+EXEC_PROTOCOL = "v4.channel.k8s.io"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,7 @@ CRAWLJOBS = Resource(f"/apis/{API_GROUP}/{API_VERSION}", PLURAL)
 PODS = Resource("/api/v1", "pods")
 VOLUMES = Resource("/api/v1", "persistentvolumeclaims")
 CONFIGS = Resource("/api/v1", "configmaps")
+JOBS = Resource("/apis/batch/v1", "jobs")
 POLICIES = Resource("/apis/networking.k8s.io/v1", "networkpolicies")
 EVENTS = Resource("/api/v1", "events")
 
@@ -85,29 +89,51 @@ class Connection:
 class Kube:
     """A client of one API server; closed by ``async with``."""
 
-    def __init__(self, configuration: client.Configuration, observer: Observer | None = None) -> None:
+    def __init__(
+        self,
+        configuration: client.Configuration,
+        observer: Observer | None = None,
+        *,
+        manager: str = names.FIELD_MANAGER,
+        namespace: str = "default",
+    ) -> None:
         self._configuration = configuration
         self._observer = observer or Observer()
         self._client = client.ApiClient(configuration)
-        self._client.user_agent = names.FIELD_MANAGER
+        self._client.user_agent = manager
+        self._manager = [("fieldManager", manager)]
+        self.namespace = namespace
+        """Where the kubeconfig's context, or the Pod, is at home."""
 
     @classmethod
-    async def connect(cls, observer: Observer | None = None) -> Self:
-        """Take the kubeconfig that ``KUBECONFIG`` names, else the Pod's own account, else the user's kubeconfig.
+    async def connect(
+        cls,
+        observer: Observer | None = None,
+        *,
+        manager: str = names.FIELD_MANAGER,
+        kubeconfig: str | None = None,
+        context: str | None = None,
+    ) -> Self:
+        """Take the kubeconfig that is given, else the one that ``KUBECONFIG`` names, else the Pod's own account, else
+        the user's kubeconfig; of a kubeconfig its current context, unless another one is given.
 
         Raises ``NoClusterError`` where that does not say which cluster is meant.
         """
         configuration = client.Configuration()
+        where = kubeconfig or os.environ.get("KUBECONFIG", "~/.kube/config")
         try:
-            if "KUBECONFIG" not in os.environ and _in_cluster():
+            if kubeconfig is None and context is None and "KUBECONFIG" not in os.environ and _in_cluster():
                 config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+                namespace = _own_namespace()
             else:
-                await config.load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+                loader = await config.load_kube_config(  # type: ignore[no-untyped-call]
+                    config_file=kubeconfig, context=context, client_configuration=configuration
+                )
+                namespace = (loader.current_context.get("context") or {}).get("namespace") or ""
         except (config.ConfigException, OSError, yaml.YAMLError) as error:
-            where = os.environ.get("KUBECONFIG", "~/.kube/config")
             why = " ".join(str(error).split())
             raise NoClusterError(f"KUBECONFIG: {where} names no cluster to work with ({why})") from error
-        return cls(configuration, observer)
+        return cls(configuration, observer, manager=manager, namespace=namespace or "default")
 
     async def __aenter__(self) -> Self:
         return self
@@ -159,12 +185,12 @@ class Kube:
     async def create(self, resource: Resource, body: Raw) -> Raw:
         """Create an object. Raises ``ConflictError`` when the name is taken, ``ApiError`` for an unknown field."""
         namespace = body["metadata"]["namespace"]
-        return await self._call("POST", _path(resource, namespace), body=body, query=[*_MANAGER, *_STRICT])
+        return await self._call("POST", _path(resource, namespace), body=body, query=[*self._manager, *_STRICT])
 
     async def try_create(self, resource: Resource, body: Raw) -> None:
         """Have the creation of an object judged, which keeps nothing. Raises what ``create`` would."""
         namespace = body["metadata"]["namespace"]
-        query = [*_MANAGER, *_STRICT, ("dryRun", "All")]
+        query = [*self._manager, *_STRICT, ("dryRun", "All")]
         await self._call("POST", _path(resource, namespace), body=body, query=query)
 
     async def allowed(self, attributes: Mapping[str, str]) -> bool:
@@ -174,9 +200,16 @@ class Kube:
         answer = await self._call("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body=body)
         return bool((answer.get("status") or {}).get("allowed"))
 
-    async def delete(self, resource: Resource, namespace: str, name: str, uid: str) -> None:
-        """Delete exactly this object, gracefully; that it is gone already is what was wanted."""
-        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
+    async def delete(
+        self, resource: Resource, namespace: str, name: str, uid: str, *, children_first: bool = False
+    ) -> None:
+        """Delete exactly this object, gracefully; that it is gone already is what was wanted.
+
+        ``children_first``: it stays, marked as being deleted, until all that it owns is gone.
+        """
+        body: Raw = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
+        if children_first:
+            body["propagationPolicy"] = "Foreground"
         try:
             await self._call("DELETE", _path(resource, namespace, name), body=body)
         except NotFoundError:
@@ -185,7 +218,35 @@ class Kube:
     async def patch(self, resource: Resource, namespace: str, name: str, patch: Raw, *, part: str = "") -> Raw:
         """Merge a patch into an object or into a subresource (``part``) of it."""
         path = _path(resource, namespace, name) + (f"/{part}" if part else "")
-        return await self._call("PATCH", path, body=patch, query=_MANAGER, content="application/merge-patch+json")
+        return await self._call("PATCH", path, body=patch, query=self._manager, content="application/merge-patch+json")
+
+    @asynccontextmanager
+    async def exec(
+        self, namespace: str, pod: str, container: str, command: Sequence[str]
+    ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+        """Start a program in a container; its output comes as messages of the protocol v4.channel.k8s.io.
+
+        Raises ``ApiError`` where the API server or the kubelet will not have it.
+        """
+        query = [("container", container), ("stdout", "true"), ("stderr", "true"), *(("command", w) for w in command)]
+        headers = {"Sec-WebSocket-Protocol": EXEC_PROTOCOL}
+        _, url, headers, *_ = await self._client.param_serialize(
+            "GET", _path(PODS, namespace, pod) + "/exec", header_params=headers, auth_settings=["BearerToken"]
+        )
+        rest = self._client.rest_client
+        session = rest.pool_manager
+        assert session is not None, "an object was read before"
+        address = f"ws{url.removeprefix('http')}?{urlencode(query)}"
+        try:
+            # No heartbeat: while somebody looks at one page of a pager nothing is read, and no answer would be seen.
+            stream = await session.ws_connect(address, headers=headers, proxy=rest.proxy)
+        except aiohttp.WSServerHandshakeError as error:
+            kind = NotFoundError if error.status == 404 else ApiError
+            raise kind(error.status, "", error.message) from None
+        try:
+            yield stream
+        finally:
+            await stream.close()
 
     async def _call(
         self,
@@ -215,9 +276,15 @@ class Kube:
         raise _error(response.status, data)
 
 
-_MANAGER = [("fieldManager", names.FIELD_MANAGER)]
 # What a CrawlJob passes on (affinity) may have a typo: without this the API server drops it and says nothing.
 _STRICT = [("fieldValidation", "Strict")]
+
+
+_NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+
+def _own_namespace() -> str:
+    return _NAMESPACE_FILE.read_text() if _NAMESPACE_FILE.exists() else ""
 
 
 def _in_cluster() -> bool:

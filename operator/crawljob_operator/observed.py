@@ -79,6 +79,7 @@ class Pod:
     request_mark: str = ""
     attempt: int = 0
     config_name: str = ""
+    image: str = ""
     created_at: datetime | None = None
     ready: bool = False
     node_silent: bool = False
@@ -118,7 +119,8 @@ class Pod:
         state = _map(container, "state")
         running = _map(state, "running") if "running" in state else None
         attempt = str(labels.get(names.LABEL_ATTEMPT, ""))
-        limits = _map(_map(_named(_maps(spec, "containers"), names.CONTAINER), "resources"), "limits")
+        wanted = _named(_maps(spec, "containers"), names.CONTAINER)
+        limits = _map(_map(wanted, "resources"), "limits")
         return cls(
             name=str(metadata.get("name", "")),
             uid=str(metadata.get("uid", "")),
@@ -133,6 +135,7 @@ class Pod:
             attempt=int(attempt) if attempt.isascii() and attempt.isdigit() else 0,
             # By the volume's name: a webhook may have put a ConfigMap of its own before ours.
             config_name=str(_map(_named(_maps(spec, "volumes"), names.CONFIG_VOLUME), "configMap").get("name") or ""),
+            image=str(wanted.get("image") or ""),
             created_at=times.parse(metadata.get("creationTimestamp")),
             ready=ready.get("status") == "True",
             # The kubelet says why, or that the containers are not ready; the node controller turns only this condition.
@@ -228,6 +231,21 @@ class Policy(Child):
 
 
 @dataclass(frozen=True, slots=True)
+class Reader(Child):
+    """A Job by which somebody reads results from the volume (``kubectl crawl report``)."""
+
+    deleting: bool = False
+    """Whether it waits for its Pod to go."""
+
+    @classmethod
+    def from_raw(cls, raw: Raw) -> Self:
+        """Read it as the API server returns it."""
+        metadata = _map(raw, "metadata")
+        name, uid = str(metadata.get("name", "")), str(metadata.get("uid", ""))
+        return cls(name, uid, owner_uid(raw), deleting=bool(metadata.get("deletionTimestamp")))
+
+
+@dataclass(frozen=True, slots=True)
 class Refusal:
     """The API server refused to create something; it is asked again at ``retry_at``."""
 
@@ -250,6 +268,8 @@ class Seen:
     config_name: str = ""
     policies: tuple[Policy, ...] = ()
     policy_name: str = ""
+    reader: Reader | None = None
+    """Looked for only where the crawl needs the volume and does not have it yet."""
     progress: Progress | None = None
     refusal: Refusal | None = None
     resize_refusal: Refusal | None = None

@@ -20,6 +20,7 @@ def rules(*, clusterwide: bool) -> list[dict[str, Any]]:
         _rule("", "pods", "get", "list", "watch", "create", "delete"),
         _rule("", "persistentvolumeclaims", "get", "list", "watch", "create", "patch"),
         _rule("", "configmaps", "get", "list", "create", "delete"),
+        _rule("batch", "jobs", "get", "delete"),
         _rule("networking.k8s.io", "networkpolicies", "get", "list", "create", "delete"),
         _rule("", "events", "list", "create", "patch"),
     ]

@@ -25,6 +25,7 @@ from crawljob_operator.kube import (
     CONFIGS,
     CRAWLJOBS,
     EVENTS,
+    JOBS,
     NETWORK_ERRORS,
     PODS,
     POLICIES,
@@ -36,10 +37,11 @@ from crawljob_operator.kube import (
     Resource,
 )
 from crawljob_operator.netsettings import NetworkSettings
-from crawljob_operator.observed import Config, Job, Note, Pod, Policy, Refusal, Seen, Volume
+from crawljob_operator.observed import Config, Job, Note, Pod, Policy, Reader, Refusal, Seen, Volume
 from crawljob_operator.observer import Observer
 from crawljob_operator.patching import status_patch
 from crawljob_operator.podstate import PATIENCE, explain
+from crawljob_operator.policies import readers
 from crawljob_operator.progress import ProgressReader
 from crawljob_operator.workqueue import Key
 
@@ -134,6 +136,7 @@ class Reconciler:
             config_name=wanted,
             policies=await self._policies(job, pod, policy),
             policy_name=policy,
+            reader=await self._reader(job, pod),
             progress=progress,
             refusal=_latest(self._refusals, job),
             resize_refusal=_latest(self._resize_refusals, job),
@@ -162,6 +165,10 @@ class Reconciler:
             return (named,)
         others = [Policy.from_raw(item) async for item in self._labelled(POLICIES, job)]
         return (*((named,) if named else ()), *(policy for policy in others if policy.name != wanted))
+
+    async def _reader(self, job: Job, pod: Pod | None) -> Reader | None:
+        raw = await self._kube.get(JOBS, job.namespace, render.reader_name(job)) if readers.matters(job, pod) else None
+        return Reader.from_raw(raw) if raw else None
 
     def _labelled(self, resource: Resource, job: Job) -> AsyncIterator[dict[str, Any]]:
         return self._kube.items(resource, job.namespace, labels=f"{names.LABEL_UID}={job.uid}")

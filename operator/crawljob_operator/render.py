@@ -34,6 +34,11 @@ def pod_name(job: Job) -> str:
     return identity.child_name(job.name, job.uid)
 
 
+def reader_name(job: Job) -> str:
+    """The Job that reads results from the volume: one name, as one Pod at a time can have the volume."""
+    return identity.child_name(job.name, job.uid, "reader")
+
+
 def claim_name(job: Job, spec: CrawlJobSpec | None) -> str:
     """The claim that the Pod uses: one that is there already, or our own, which has the Pod's name.
 
@@ -82,10 +87,10 @@ def volume(job: Job, spec: CrawlJobSpec) -> Body:
     }
     if storage.storage_class_name is not None:
         body["storageClassName"] = storage.storage_class_name
-    metadata = _metadata(job, claim_name(job, spec))
+    about = metadata(job, claim_name(job, spec))
     if storage.when_deleted == "Retain":
-        del metadata["ownerReferences"]
-    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": body}
+        del about["ownerReferences"]
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": about, "spec": body}
 
 
 def config(job: Job, spec: CrawlJobSpec) -> Body:
@@ -93,7 +98,7 @@ def config(job: Job, spec: CrawlJobSpec) -> Body:
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": _metadata(job, config_name(job, spec)),
+        "metadata": metadata(job, config_name(job, spec)),
         "immutable": True,
         "data": {names.CONFIG_FILE: config_text(job, spec)},
     }
@@ -104,7 +109,7 @@ def policy(job: Job, spec: CrawlJobSpec, settings: NetworkSettings) -> Body:
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
-        "metadata": _metadata(job, network.policy_name(job, spec, settings)),
+        "metadata": metadata(job, network.policy_name(job, spec, settings)),
         "spec": network.policy_spec(job, spec, settings),
     }
 
@@ -133,24 +138,15 @@ def pod(
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {**_metadata(job, pod_name(job), labels), **({"annotations": annotations} if annotations else {})},
+        "metadata": {**metadata(job, pod_name(job), labels), **({"annotations": annotations} if annotations else {})},
         "spec": {
-            **_placement(spec.pod_template),
+            **placement(spec.pod_template),
             **limit,
             "restartPolicy": "Never",
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
             "terminationGracePeriodSeconds": spec.pod_template.termination_grace_period_seconds,
-            # No appArmorProfile: the field is of Kubernetes 1.30. The runtime's default profile is in force without it,
-            # and the annotations that would take it away are none that a CrawlJob may have.
-            "securityContext": {
-                "runAsNonRoot": True,
-                "runAsUser": names.USER_ID,
-                "runAsGroup": names.USER_ID,
-                "fsGroup": names.USER_ID,
-                "fsGroupChangePolicy": "OnRootMismatch",
-                "seccompProfile": {"type": "RuntimeDefault"},
-            },
+            "securityContext": pod_security(),
             "containers": [_container(job, spec, attempt, default_image, collector)],
             "volumes": [
                 {"name": names.CONFIG_VOLUME, "configMap": {"name": config_name(job, spec)}},
@@ -162,7 +158,30 @@ def pod(
     }
 
 
-def _placement(template: PodTemplate) -> Body:
+def pod_security() -> Body:
+    """What the restricted profile asks of a Pod, and our user."""
+    # No appArmorProfile: the field is of Kubernetes 1.30. The runtime's default profile is in force without it, and the
+    # annotations that would take it away are none that a CrawlJob may have.
+    return {
+        "runAsNonRoot": True,
+        "runAsUser": names.USER_ID,
+        "runAsGroup": names.USER_ID,
+        "fsGroup": names.USER_ID,
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+def container_security() -> Body:
+    """What the restricted profile asks of a container, and a root filesystem that nobody writes to."""
+    return {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "readOnlyRootFilesystem": True,
+    }
+
+
+def placement(template: PodTemplate) -> Body:
     """What the user says about where the Pod runs, in the API's own shape; nothing where nothing is said."""
     fields = {
         "node_selector",
@@ -193,11 +212,7 @@ def _container(job: Job, spec: CrawlJobSpec, attempt: int, default_image: str, c
             for key, values in (("requests", resources.requests), ("limits", resources.limits))
             if values
         },
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-            "readOnlyRootFilesystem": True,
-        },
+        "securityContext": container_security(),
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
             {"name": names.CONFIG_VOLUME, "mountPath": names.CONFIG_DIR, "readOnly": True},
@@ -327,13 +342,14 @@ def _own_environment(template: PodTemplate) -> list[Body]:
     return [variable.model_dump(mode="json", by_alias=True, exclude_none=True) for variable in template.env]
 
 
-def _metadata(job: Job, name: str, extra: dict[str, str] | None = None) -> Body:
+def metadata(job: Job, name: str, extra: dict[str, str] | None = None, *, component: str = names.COMPONENT) -> Body:
+    """Name, labels and owner of an object of this CrawlJob."""
     return {
         "name": name,
         "namespace": job.namespace,
         "labels": {
             names.LABEL_NAME: names.APP_NAME,
-            names.LABEL_COMPONENT: names.COMPONENT,
+            names.LABEL_COMPONENT: component,
             names.LABEL_MANAGED_BY: names.MANAGED_BY,
             names.LABEL_CRAWLJOB: identity.label_value(job.name),
             names.LABEL_UID: job.uid,

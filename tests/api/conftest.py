@@ -10,6 +10,7 @@ import sys
 import threading
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,8 @@ from tests.support.toolchain.cache import Unavailable
 
 from crawljob.crd import crd
 from crawljob_operator import names, rbac
+from crawljob_operator.plugin import reader
+from crawljob_operator.reconcile import read_job
 
 OPERATOR = "operator"
 RESYNC_SECONDS = 2
@@ -329,6 +332,27 @@ class Crawl:
         path = f"/api/v1/namespaces/{self.namespace}/persistentvolumeclaims/{claim['metadata']['name']}/status"
         self.api.patch(path, {"status": {"phase": "Bound", "capacity": {"storage": size}}})
 
+    def read(self) -> Raw:
+        """Make the Job by which ``kubectl crawl`` reads results; no controller makes a Pod of it here."""
+        owner = read_job(self.get())
+        body = reader.body(owner, "registry.example/crawler:1", "claim", Decimal(1024), "client")
+        return self.api.create(jobs(self.namespace), body)
+
+    def reader_told_to_go(self, made: Raw) -> None:
+        """Wait until a reader is being deleted after its Pod."""
+
+        def told() -> bool:
+            found = self.api.get(jobs(self.namespace, made["metadata"]["name"]))
+            assert found is not None, "it stays until its Pod is gone"
+            finalizers = found["metadata"].get("finalizers") or ()
+            return "deletionTimestamp" in found["metadata"] and "foregroundDeletion" in finalizers
+
+        wait_until(told, "the reader's deletion")
+
+    def reader_is_gone(self, made: Raw) -> None:
+        """What the garbage collector does once the Job's Pod is gone."""
+        self.api.patch(jobs(self.namespace, made["metadata"]["name"]), {"metadata": {"finalizers": None}})
+
     def configs(self) -> list[Raw]:
         """The namespace's ConfigMaps."""
         return self.api.items(f"/api/v1/namespaces/{self.namespace}/configmaps")
@@ -341,6 +365,11 @@ class Crawl:
 def policies(namespace: str, name: str = "") -> str:
     """Path of the namespace's NetworkPolicies, or of one."""
     return f"/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies" + (f"/{name}" if name else "")
+
+
+def jobs(namespace: str, name: str = "") -> str:
+    """Path of the namespace's Jobs, or of one."""
+    return f"/apis/batch/v1/namespaces/{namespace}/jobs" + (f"/{name}" if name else "")
 
 
 @pytest.fixture

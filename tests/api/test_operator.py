@@ -301,7 +301,12 @@ def test_it_uses_the_rights_that_it_declares_and_only_those(
     server: ApiServer, operator: Operator, crawl: Crawl
 ) -> None:
     """A life with all that an operator does: no request was forbidden, and each right was needed."""
-    crawl.apply(ttlSecondsAfterFinished=1)
+    crawl.apply(ttlSecondsAfterFinished=1, suspend=True)
+    crawl.wait_phase("Suspended")
+    reader = crawl.read()
+    crawl.edit(suspend=False)
+    crawl.reader_told_to_go(reader)
+    crawl.reader_is_gone(reader)
     pod = crawl.kubelet.new_pod()
     for _ in range(2):  # the second time, the Event of the first is counted
         crawl.kubelet.exit(pod, 1)

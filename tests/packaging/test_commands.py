@@ -77,6 +77,8 @@ def test_commands_in_the_samples_comments_exist(helps: dict[str, Path]) -> None:
         ("durable-crawler run -f manifests/samples/none.yaml", "there is no manifests/samples/none.yaml"),
         ("kubectl aply -f manifests/crd.yaml", "kubectl has no command aply"),
         ("kubectl get crawljobs --wach", "kubectl get has no flag --wach"),
+        ("kubectl crawl reprot first", "kubectl crawl has no command reprot"),
+        ("kubectl crawl report first --ouput x", "kubectl crawl report has no flag --ouput"),
         ("kubectl get pods | grepp x", "grepp is not among the programs that commands.py knows"),
         ("helm instal x charts/durable-crawler", "helm has no command instal"),
         ("helm install x charts/durable --wait", "there is no charts/durable"),

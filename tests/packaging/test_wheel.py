@@ -18,7 +18,7 @@ SOURCES = {
     "durable_crawler": ROOT / "crawler/durable_crawler",
     "crawljob_operator": ROOT / "operator/crawljob_operator",
 }
-SCRIPTS = ("durable-crawler", "crawljob-operator")
+SCRIPTS = ("durable-crawler", "crawljob-operator", "kubectl-crawl")
 
 
 def test_the_wheel_holds_every_file_of_the_packages_and_nothing_else(wheel: Path) -> None:

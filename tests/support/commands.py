@@ -29,6 +29,7 @@ import click
 import yaml
 from tools.generate import CHART, ROOT
 
+from crawljob_operator.plugin.cli import plugin
 from durable_crawler.cli import cli
 
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
@@ -82,7 +83,9 @@ def problems(words: Sequence[str], helps: Mapping[str, Path]) -> list[str]:
     if name == "make":
         return [f"no make target {word}" for word in rest if "=" not in word and word not in _targets()]
     if name == "durable-crawler":
-        return [*_ours(rest), *_missing_files(rest)]
+        return [*_of(cli, name, rest), *_missing_files(rest)]
+    if name == "kubectl" and rest[:1] == ["crawl"]:
+        return _of(plugin, "kubectl crawl", rest[1:])
     if name in ("kubectl", "helm"):
         return (
             [*_asked(name, helps[name], rest), *_missing_files(rest), *_unknown_values(rest)] if name in helps else []
@@ -106,15 +109,15 @@ def run(block_texts: Sequence[str], folder: Path, environment: Mapping[str, str]
     return done.stdout
 
 
-def _ours(words: Sequence[str]) -> list[str]:
-    """Unknown subcommands and flags of the crawler itself."""
-    command: click.Command = cli
+def _of(program: click.Group, name: str, words: Sequence[str]) -> list[str]:
+    """Unknown subcommands and flags of a program of ours."""
+    command: click.Command = program
     if words and not words[0].startswith("-"):
-        if words[0] not in cli.commands:
-            return [f"durable-crawler has no command {words[0]}"]
-        command = cli.commands[words[0]]
+        if words[0] not in program.commands:
+            return [f"{name} has no command {words[0]}"]
+        command = program.commands[words[0]]
     known = {"-h", "--help"} | {flag for option in command.params for flag in (*option.opts, *option.secondary_opts)}
-    return [f"durable-crawler {command.name} has no flag {flag}" for flag in _flags(words) if flag not in known]
+    return [f"{name} {command.name} has no flag {flag}" for flag in _flags(words) if flag not in known]
 
 
 def _asked(name: str, program: Path, words: Sequence[str]) -> list[str]:

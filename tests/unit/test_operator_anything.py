@@ -26,9 +26,10 @@ from crawljob_operator.actions import (
     DeleteConfig,
     DeletePod,
     DeletePolicy,
+    DeleteReader,
 )
 from crawljob_operator.decide import Decision, decide
-from crawljob_operator.observed import Config, Job, Note, Pod, Policy, Refusal, Seen, Terminated, Volume
+from crawljob_operator.observed import Config, Job, Note, Pod, Policy, Reader, Refusal, Seen, Terminated, Volume
 from crawljob_operator.policies.finished import finished
 
 OWNERS = st.sampled_from([UID, UID, "somebody", ""])
@@ -122,6 +123,7 @@ seens = st.builds(
         tuple
     ),
     policy_name=st.sampled_from(["policy", ""]),
+    reader=st.none() | st.builds(Reader, st.just("reader"), st.just("r"), OWNERS, deleting=st.booleans()),
     refusal=refusals,
     resize_refusal=refusals,
 )
@@ -188,6 +190,7 @@ def test_whatever_is_seen_the_decision_is_safe(owner: Job, seen: Seen) -> None:
     if created:
         assert len(created) == 1
         assert seen.pod is None, "at most one Pod"
+        assert seen.reader is None or seen.reader.owner_uid != owner.uid, "the volume has one user"
         assert decision.actions[-1] == created[0] or all(
             isinstance(action, ChangeVolume) for action in decision.actions[decision.actions.index(created[0]) + 1 :]
         ), "the Pod comes after what it needs"
@@ -220,6 +223,10 @@ def judge(action: object, owner: Job, seen: Seen) -> None:
             assert name != seen.config_name
         case DeletePolicy(name, _):
             assert any(policy.name == name and policy.owner_uid == owner.uid for policy in seen.policies)
+        case DeleteReader(name, uid):
+            assert seen.reader is not None
+            assert (seen.reader.name, seen.reader.uid, seen.reader.owner_uid) == (name, uid, owner.uid)
+            assert not seen.reader.deleting
         case ChangeVolume():
             assert seen.volume is not None
             assert seen.volume.belongs_to(owner.uid)

@@ -606,7 +606,7 @@ class Volumes(Kube):
             raise self._error
         self.took.append(what)
 
-    async def delete(self, resource: Any, namespace: str, name: str, uid: str) -> None:
+    async def delete(self, resource: Any, namespace: str, name: str, uid: str, **_: bool) -> None:
         self.took.append(f"delete {resource.plural}")
 
 

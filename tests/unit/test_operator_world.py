@@ -27,10 +27,11 @@ from crawljob_operator.actions import (
     DeleteConfig,
     DeletePod,
     DeletePolicy,
+    DeleteReader,
 )
 from crawljob_operator.decide import decide
 from crawljob_operator.identity import request_mark, spec_hash
-from crawljob_operator.observed import Config, Job, Note, Pod, Policy, Seen, Terminated, Volume
+from crawljob_operator.observed import Config, Job, Note, Pod, Policy, Reader, Seen, Terminated, Volume
 
 FINISHED = {"Complete", "Failed"}
 
@@ -78,6 +79,7 @@ class World(RuleBasedStateMachine):
         self.volume: Volume | None = None
         self.configs: dict[str, Config] = {}
         self.policies: dict[str, Policy] = {}
+        self.reader: Reader | None = None
         self.peers = 1
         self.made: list[str] = []
         self.foreign = False
@@ -94,6 +96,7 @@ class World(RuleBasedStateMachine):
             config_name=self.config_name(),
             policies=tuple(self.policies.values()),
             policy_name=self.policy_name(),
+            reader=self.reader,
         )
         decision = decide(owner, seen, self.now)
         status = decision.status
@@ -164,6 +167,7 @@ class World(RuleBasedStateMachine):
                 assert (limit_seconds is None) == (owner.spec.active_deadline_seconds is None)
                 assert limit_seconds is None or limit_seconds > 0
                 assert self.pod is None, "at most one Pod"
+                assert self.reader is None, "the volume has one user"
                 wanted = self.policy_name()
                 assert set(self.policies) == ({wanted} if wanted else set()), "policies add up"
                 assert self.volume is not None
@@ -177,6 +181,11 @@ class World(RuleBasedStateMachine):
                 assert self.pod.owner_uid == owner.uid, "foreign Pods are never deleted"
                 # A Pod that has ended goes at once; another one gets its grace.
                 self.pod = None if self.pod.phase in ("Succeeded", "Failed") else replace(self.pod, deleting=True)
+
+            case DeleteReader(_, uid):
+                assert self.reader is not None
+                assert (self.reader.uid, self.reader.deleting) == (uid, False)
+                self.reader = replace(self.reader, deleting=True)
 
     def policy_name(self) -> str:
         """The policy that spec and chart ask for; none where the chart says so."""
@@ -308,6 +317,18 @@ class World(RuleBasedStateMachine):
         if config:
             self.configs.pop(self.config_name(), None)
 
+    @precondition(lambda self: self.reader is None and (self.pod is None or self.pod.running_since is None))
+    @rule()
+    def somebody_reads(self) -> None:
+        """A Job with the volume; its maker looked before, and may have been late."""
+        self.reader = Reader("reader", "reader-uid", self.owner.uid)
+
+    @precondition(lambda self: self.reader is not None)
+    @rule()
+    def the_reader_is_gone(self) -> None:
+        """At its end, or because it was told to."""
+        self.reader = None
+
     @invariant()
     def every_end_is_counted_once(self) -> None:
         """And no Pod twice."""
@@ -325,6 +346,8 @@ class World(RuleBasedStateMachine):
         for _ in range(12):
             if self.pod is not None and self.pod.deleting:
                 self.pod = None
+            if self.reader is not None and self.reader.deleting:
+                self.reader = None
             self.operate()
             self.now += timedelta(seconds=400)
         status, spec = self.owner.status, self.owner.spec
