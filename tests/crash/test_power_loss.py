@@ -20,6 +20,7 @@ from durable_crawler.clock import SystemClock
 from durable_crawler.frontier import Deferral, Lease, Link, Result, SqliteFrontier, Verdict, group, opening
 from durable_crawler.frontier.model import HostState
 from durable_crawler.frontier.opening import Admission
+from durable_crawler.frontier.sets import Row
 from durable_crawler.frontier.statements import STATEMENTS
 from durable_crawler.outcomes import Outcome
 from durable_crawler.politeness import Pace
@@ -70,7 +71,7 @@ class Workload:
                 connection.close()
 
     async def _flush(self, connection: Connection, opened: opening.Opened) -> None:
-        async def run(name: str, parameters: Any) -> list[group.Row]:
+        async def run(name: str, parameters: Any) -> list[Row]:
             return connection.execute(STATEMENTS[name], parameters).fetchall()
 
         self._now_ms += 700

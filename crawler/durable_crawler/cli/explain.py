@@ -11,6 +11,7 @@ import click
 
 from crawljob.manifest import load
 from crawljob.problems import InvalidInputError
+from durable_crawler.cli import options
 from durable_crawler.cli.contract import refuse
 
 if TYPE_CHECKING:
@@ -19,19 +20,8 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("url")
-@click.option(
-    "--db",
-    type=click.Path(path_type=Path, dir_okay=False),
-    default="frontier.db",
-    show_default=True,
-    help="The frontier to read; it is not changed.",
-)
-@click.option(
-    "-f",
-    "--file",
-    type=click.Path(path_type=Path),
-    help="The CrawlJob, to tell which of its patterns and limits decide.",
-)
+@options.frontier
+@options.crawljob
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def explain(url: str, db: Path, file: Path | None, form: str) -> None:
     """Tell the story of URL: how it was found, what became of it and why; or why the crawl would take or refuse it."""

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from crawljob.exitcodes import ExitCode
+from durable_crawler.cli import options
 from durable_crawler.cli.output import written, written_bytes
 
 TABLES = ("pages", "links")
@@ -18,19 +19,9 @@ FORMATS = ("jsonl", "csv", "parquet")
 
 @click.command()
 @click.argument("table", type=click.Choice(TABLES))
-@click.option(
-    "--db",
-    type=click.Path(path_type=Path, dir_okay=False),
-    default="frontier.db",
-    show_default=True,
-    help="The frontier to read; it is not changed.",
-)
+@options.frontier
 @click.option("--format", "form", type=click.Choice(FORMATS), default="jsonl", show_default=True)
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="The file to write, whole or not at all; standard output without it.",
-)
+@options.output
 def export(table: str, db: Path, form: str, output: Path | None) -> None:
     """Write every page, or every link, as a row, in the order of discovery.
 

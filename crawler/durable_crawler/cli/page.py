@@ -14,6 +14,7 @@ import click
 from crawljob.exitcodes import ExitCode
 from crawljob.manifest import load
 from crawljob.problems import InvalidInputError
+from durable_crawler.cli import options
 from durable_crawler.cli.contract import refuse
 
 if TYPE_CHECKING:
@@ -21,19 +22,8 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option(
-    "--db",
-    type=click.Path(path_type=Path, dir_okay=False),
-    default="frontier.db",
-    show_default=True,
-    help="The frontier to read; it is not changed.",
-)
-@click.option(
-    "-f",
-    "--file",
-    type=click.Path(path_type=Path),
-    help="The CrawlJob, to tell which of its patterns and limits decide.",
-)
+@options.frontier
+@options.crawljob
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=9091, show_default=True, help="TCP port; 0: any that is free."
 )

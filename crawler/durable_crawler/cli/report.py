@@ -9,6 +9,7 @@ import click
 
 from crawljob import __version__
 from crawljob.exitcodes import ExitCode
+from durable_crawler.cli import options
 from durable_crawler.cli.output import written
 
 FORMATS = ("html", "markdown", "json", "junit")
@@ -25,19 +26,9 @@ def _classes(_: click.Context, __: click.Parameter, value: str | None) -> tuple[
 
 
 @click.command()
-@click.option(
-    "--db",
-    type=click.Path(path_type=Path, dir_okay=False),
-    default="frontier.db",
-    show_default=True,
-    help="The frontier to read; it is not changed.",
-)
+@options.frontier
 @click.option("--format", "form", type=click.Choice(FORMATS), default="html", show_default=True)
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="The file to write, whole or not at all; standard output without it.",
-)
+@options.output
 @click.option(
     "--fail-on",
     callback=_classes,

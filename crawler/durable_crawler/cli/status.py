@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from durable_crawler.cli import options
+
 if TYPE_CHECKING:
     from durable_crawler.frontier.overview import Overview, RobotsState, WaitingHost
     from durable_crawler.frontier.reader import FrontierReader
@@ -39,13 +41,7 @@ _ROBOTS = {"none": "no robots.txt", "rules": "rules", "unreachable": "unreachabl
 
 
 @click.command()
-@click.option(
-    "--db",
-    type=click.Path(path_type=Path, dir_okay=False),
-    default="frontier.db",
-    show_default=True,
-    help="The frontier to read; it is not changed.",
-)
+@options.frontier
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def status(db: Path, form: str) -> None:
     """Show how a crawl stands, also while it runs: pages, outcomes, hosts that wait, what was not followed.

@@ -8,12 +8,11 @@ after the commit.
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from durable_crawler.frontier.edges import pack, pack_ids
+from durable_crawler.frontier.found import Found, store
 from durable_crawler.frontier.known import Known
 from durable_crawler.frontier.model import (
     QUARANTINE_AFTER,
@@ -28,17 +27,10 @@ from durable_crawler.frontier.model import (
     Snapshot,
     Verdict,
 )
+from durable_crawler.frontier.sets import ROWS_PER_STATEMENT, Run, as_json
 from durable_crawler.outcomes import Outcome
 from durable_crawler.politeness import Pace
 from durable_crawler.robots import KnownRobots
-from durable_crawler.urls import url_hash
-
-ROWS_PER_STATEMENT = 5000
-"""New pages that one statement inserts: some 50 ms on a slow machine, a fortieth of the deadline."""
-
-Row = tuple[Any, ...]
-Run = Callable[[str, Mapping[str, Any]], Awaitable[Sequence[Row]]]
-"""Executes a statement with parameters within the database's deadline and returns its rows."""
 
 
 @dataclass(slots=True, eq=False)
@@ -215,74 +207,8 @@ async def _finish(
     answers += [(op, Verdict.KEPT if op.lease.page_id in kept else Verdict.LOST) for op in finishes]
     if not won:
         return
-    hashes = b"".join(op.result.content_hash for op in won)
-    results = [_result(op.lease.page_id, op.result) for op in won]
-    _number_hashes(results, won)
-    await run("record", {"results": as_json(results), "now": terms.now_ms, "hashes": hashes})
-    ids = await _add_links(run, won, terms.known, stocked)
-    await _add_edges(run, [op for op in won if op.result.references], terms.known, ids)
-    await _add_packed(
-        run, "add_fragments", [(op.lease.page_id, pack_ids(op.result.ids)) for op in won if op.result.ids is not None]
-    )
-
-
-async def _add_links(run: Run, won: Sequence[Finish], known: Known, stocked: set[int]) -> Mapping[str, int]:
-    """Store the pages that are linked to, and return their ids.
-
-    One that is remembered, and to which this way is not shorter, is in the database as it shall be.
-    """
-    ids: dict[str, int] = {}
-    links: list[list[Any]] = []
-    outside: list[list[Any]] = []
-    for op in won:
-        for link in op.links:
-            seen = known.pages.get(link.url)
-            if seen is not None and seen[1] <= link.depth:
-                ids[link.url] = seen[0]
-                continue
-            target, where = (outside, link.authority) if link.host_id is None else (links, link.host_id)
-            target.append([*url_hash(link.url), link.url, where, link.depth, op.lease.page_id, link.left_out])
-    for part in _parts(links):
-        stocked.update(host_id for (host_id,) in await run("add_pages", {"pages": as_json(part)}))
-    if outside:
-        await run("add_hosts", {"authorities": as_json(list({where for _, _, _, where, *_ in outside}))})
-    for part in _parts(outside):
-        await run("leave_out", {"pages": as_json(part)})
-    for part in _parts([*links, *outside]):
-        for place, page_id, depth in await run("page_ids", {"links": as_json([row[:2] for row in part])}):
-            url = part[place][2]
-            ids[url] = page_id
-            known.pages.put(url, (page_id, depth))
-    return ids
-
-
-async def _add_edges(run: Run, won: Sequence[Finish], known: Known, ids: Mapping[str, int]) -> None:
-    anchors: list[list[Any]] = []
-    packed: list[tuple[int, bytes]] = []
-    for op in won:
-        edges: list[tuple[int, int]] = []
-        for reference in op.result.references:
-            wording = (ids[reference.url], reference.fragment, reference.text, reference.rel)
-            anchor = known.anchors.get(wording)
-            if anchor is None:
-                anchor = known.new_anchor(wording)
-                anchors.append([anchor, *wording])
-            edges.append((anchor, reference.position))
-        packed.append((op.lease.page_id, pack(edges)))
-    for part in _parts(anchors):
-        await run("add_anchors", {"anchors": as_json(part)})
-    await _add_packed(run, "add_edges", packed)
-
-
-async def _add_packed(run: Run, statement: str, rows: Sequence[tuple[int, bytes]]) -> None:
-    """JSON has no bytes: the values of all rows are one, of which each row names its part."""
-    pages: list[list[int]] = []
-    begin = 1
-    for page_id, packed in rows:
-        pages.append([page_id, begin, len(packed)])
-        begin += len(packed)
-    if pages:
-        await run(statement, {"pages": as_json(pages), "packed": b"".join(packed for _, packed in rows)})
+    found = [Found(op.lease.page_id, op.result, op.links) for op in won]
+    stocked.update(await store(run, found, terms.known, terms.now_ms))
 
 
 async def _defer(run: Run, defers: Sequence[Defer], terms: Terms, answers: list[tuple[Operation, Any]]) -> None:
@@ -401,50 +327,5 @@ async def _claim(
     return leases, len(expired)
 
 
-def _parts(rows: Sequence[list[Any]]) -> Iterator[Sequence[list[Any]]]:
-    """Rows in statements of bounded size: however many links a page has, none comes near the deadline."""
-    for start in range(0, len(rows), ROWS_PER_STATEMENT):
-        yield rows[start : start + ROWS_PER_STATEMENT]
-
-
-def as_json(value: object) -> str:
-    """Compact JSON for ``json_each``; lone surrogates cannot be in it, the parser has replaced them."""
-    return json.dumps(value, separators=(",", ":"))
-
-
 def _named(lease: Lease) -> list[Any]:
     return [lease.page_id, lease.token]
-
-
-def _result(page_id: int, result: Result) -> dict[str, Any]:
-    return {
-        "page": page_id,
-        "outcome": result.outcome,
-        "status": result.status,
-        "final_url": result.final_url,
-        "content_type": result.content_type,
-        "bytes": result.bytes,
-        "title": result.title,
-        "links": result.links,
-        "dropped_links": result.dropped_links,
-        "hops": [[hop.url, hop.status, hop.location] for hop in result.hops] or None,
-        "error": result.error,
-        "failed": int(result.outcome.failed),
-        "duration_ms": result.duration_ms,
-        "refused": dict(result.refused) or None,
-        "nofollow": result.nofollow or None,
-        "noindex": int(result.noindex) or None,
-        "waited_ms": result.waited_ms or None,
-        "parse_ms": result.parse_ms or None,
-        "canonical": result.canonical or None,
-        "hash": None,
-    }
-
-
-def _number_hashes(results: Sequence[dict[str, Any]], won: Sequence[Finish]) -> None:
-    """Say where each hash begins in the one value that holds them all, counted from 1."""
-    begin = 1
-    for row, op in zip(results, won, strict=True):
-        if op.result.content_hash:
-            row["hash"] = begin
-            begin += len(op.result.content_hash)

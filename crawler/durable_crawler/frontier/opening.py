@@ -10,12 +10,11 @@ import errno
 import fcntl
 import glob
 import hashlib
-import json
 import os
 import resource
 import sqlite3
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +28,7 @@ from durable_crawler.frontier.model import (
     FrontierUnusableError,
     Host,
 )
+from durable_crawler.frontier.sets import as_json
 from durable_crawler.frontier.statements import MIGRATIONS, SCHEMA_VERSION, STATEMENTS
 from durable_crawler.politeness import OPEN_MAX, Pace
 from durable_crawler.scope import Scope
@@ -331,11 +331,6 @@ def _hosts(connection: sqlite3.Connection, covered: Mapping[str, object]) -> lis
         (Host(host_id, authority, closed, Pace(gap_ms / 1000, 0, failures, openings)), bool(stocked))
         for host_id, authority, closed, gap_ms, failures, openings, stocked in rows
     ]
-
-
-def as_json(value: Sequence[object]) -> str:
-    """Compact JSON for ``json_each``."""
-    return json.dumps(value, separators=(",", ":"))
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from durable_crawler.frontier.model import FrontierBrokenError, FrontierError, FrontierUnusableError, Snapshot
-from durable_crawler.frontier.opening import as_json, explain, refuse_foreign, refuse_newer
+from durable_crawler.frontier.opening import explain, refuse_foreign, refuse_newer
 from durable_crawler.frontier.overview import (
     HOSTS,
     QUARANTINED,
@@ -24,6 +24,7 @@ from durable_crawler.frontier.overview import (
     RobotsState,
     WaitingHost,
 )
+from durable_crawler.frontier.sets import as_json
 from durable_crawler.frontier.statements import SCHEMA_VERSION, STATEMENTS
 
 _NOT_WRITABLE = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)

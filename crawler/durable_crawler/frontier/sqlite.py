@@ -38,6 +38,7 @@ from durable_crawler.frontier.model import (
     Verdict,
 )
 from durable_crawler.frontier.opening import Admission
+from durable_crawler.frontier.sets import Row
 from durable_crawler.frontier.statements import STATEMENTS
 from durable_crawler.logs import Limited
 from durable_crawler.outcomes import Outcome
@@ -222,7 +223,7 @@ class SqliteFrontier:
         self._stocked = set(self._hosts)
         return bool(hosts)
 
-    async def seed_results(self, limit: int) -> Sequence[group.Row]:
+    async def seed_results(self, limit: int) -> Sequence[Row]:
         """``(url, outcome, status, final_url, hops)`` of the first seeds, between flushes only."""
         return await self._run("seed_results", {"limit": limit})
 
@@ -358,9 +359,7 @@ class SqliteFrontier:
                 )
         return [operation for operation in operations if not isinstance(operation, group.Claim)]
 
-    async def _run(
-        self, name: str, parameters: Mapping[str, Any], deadline: float = DEADLINE_SECONDS
-    ) -> Sequence[group.Row]:
+    async def _run(self, name: str, parameters: Mapping[str, Any], deadline: float = DEADLINE_SECONDS) -> Sequence[Row]:
         try:
             async with self._turn:  # the deadline is the statement's own: one thread runs them one after the other
                 query = asyncio.ensure_future(self._database.execute_fetchall(STATEMENTS[name], dict(parameters)))
