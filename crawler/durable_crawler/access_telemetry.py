@@ -20,8 +20,6 @@ from durable_crawler.access import CA_MAX_BYTES, certificates, content, value
 ENDPOINT, PROTOCOL = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_PROTOCOL"
 """OpenTelemetry's own variables, for a spec that names no endpoint."""
 
-_MUST = {"endpoint": "must be an http or https URL", "protocol": "must be grpc or http/protobuf"}
-
 
 def addressed(telemetry: Telemetry, environ: Mapping[str, str]) -> Telemetry:
     """The spec's telemetry, with the environment's collector where it names none. Raises ``InvalidInputError``."""
@@ -32,9 +30,10 @@ def addressed(telemetry: Telemetry, environ: Mapping[str, str]) -> Telemetry:
     try:
         return Telemetry(**given, traces_sample_ratio=telemetry.traces_sample_ratio)
     except ValidationError as error:
-        wrong = {str(problem["loc"][0]) for problem in error.errors()}
-        names = {"endpoint": ENDPOINT, "protocol": PROTOCOL}
-        raise InvalidInputError(Problem(names[field], _MUST[field]) for field in sorted(wrong)) from None
+        said = {problem["loc"][0]: problem["msg"].removeprefix("Value error, ") for problem in error.errors()}
+        problems = [Problem(ENDPOINT, said["endpoint"])] if "endpoint" in said else []
+        problems += [Problem(PROTOCOL, "must be grpc or http/protobuf")] if "protocol" in said else []
+        raise InvalidInputError(problems) from None
 
 
 def read(telemetry: Telemetry, *, secret_dir: Path | None = None, ca: Path | None = None) -> Credentials:

@@ -30,8 +30,6 @@ from crawljob_operator.watchdog import Resync, missing, watch_over
 from crawljob_operator.workqueue import WorkQueue
 from crawljob_telemetry.environment import headers_problem
 
-_logger = logging.getLogger(__name__)
-
 log = logging.getLogger(__name__)
 
 STOP_SECONDS = 2.0
@@ -159,7 +157,9 @@ def _web_address(_: click.Context, __: click.Parameter, value: str | None) -> st
     try:
         return TelemetrySpec(endpoint=value).endpoint
     except ValidationError as error:
-        raise click.BadParameter(f"{value!r} is not an http or https URL such as http://otel-collector:4317") from error
+        why = error.errors()[0]["msg"].removeprefix("Value error, ")
+        # Not the value: it may hold a password, and this goes to the log.
+        raise click.BadParameter(f"{why}; for example http://otel-collector:4317") from None
 
 
 def _namespaces(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
@@ -276,7 +276,7 @@ def main(
         raise click.MissingParameter(ctx=context, param_hint=f"'{names.FLAG_CRAWLER_IMAGE}'", param_type="option")
     logs.configure(log_level)
     if otlp_endpoint and (problem := headers_problem(os.environ)):  # costs telemetry, and must not cost the operator
-        _logger.warning("telemetry: %s; a collector that wants it takes nothing", problem)
+        log.warning("telemetry: %s; a collector that wants it takes nothing", problem)
     options = Options(
         crawler_image,
         namespaces,

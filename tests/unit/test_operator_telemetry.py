@@ -495,6 +495,14 @@ def test_a_wrong_option_is_named_before_anything_starts(flags: list[str], named:
 SECRET = "not-for-logs"
 
 
+def test_a_password_in_the_endpoint_is_named_and_not_shown() -> None:
+    flags = ["--otlp-endpoint", f"https://user:{SECRET}@collector:4317"]
+    done = CliRunner().invoke(main, ["--crawler-image", "crawler:1", *flags])
+    assert done.exit_code == 2
+    assert "must not contain credentials" in done.output
+    assert SECRET not in done.output
+
+
 @pytest.mark.parametrize(
     ("headers", "says"),
     [

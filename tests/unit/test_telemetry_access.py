@@ -219,7 +219,8 @@ def test_a_spec_without_an_endpoint_has_the_environments() -> None:
 @pytest.mark.parametrize(
     ("endpoint", "protocol", "named"),
     [
-        ("grpc://c:4317", "", "OTEL_EXPORTER_OTLP_ENDPOINT: must be an http or https URL"),
+        ("grpc://c:4317", "", "^OTEL_EXPORTER_OTLP_ENDPOINT: must be an absolute http or https URL$"),
+        ("http://u:word@c:4317", "", "^OTEL_EXPORTER_OTLP_ENDPOINT: must not contain credentials$"),
         ("http://c:4317", "http/json", "OTEL_EXPORTER_OTLP_PROTOCOL: must be grpc or http/protobuf"),
     ],
 )
