@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -200,3 +201,23 @@ async def test_attempts_that_were_not_the_last_are_kept(tmp_path: Path) -> None:
     attempts = rows(db, "SELECT outcome, status, due_ms > ended_ms FROM attempts ORDER BY id")
     assert attempts == [("http_error", 503, 1), ("http_error", 500, 1)]
     assert rows(db, "SELECT outcome FROM results") == [("ok",)]
+
+
+async def test_links_make_the_file_half_as_large_again_at_most(tmp_path: Path) -> None:
+    """300 pages with 30 links each, in the words that a table of contents has."""
+    chance = Random(1)
+    pages = 300
+    answers = {}
+    for number in range(pages):
+        targets = [(number + step) % pages for step in (1, 2, 3)] + [chance.randrange(pages) for _ in range(27)]
+        listed = "".join(f"<li><a href=/part/{target}>Part {target}: what it is about</a>" for target in targets)
+        answers[f"/part/{number}"] = html(f"<title>Part {number}</title><h1 id=top>Part</h1>{listed}")
+    sizes = {}
+    async with Website(answers) as site:
+        for edges in (False, True):
+            db = tmp_path / str(edges) / "frontier.db"
+            db.parent.mkdir()
+            await run(db, f"{site.url}part/0", results={"edges": edges}, scope={"maxDepth": 1000})
+            assert rows(db, "SELECT count(*) FROM results") == [(pages,)]
+            sizes[edges] = db.stat().st_size
+    assert sizes[True] <= 1.5 * sizes[False], sizes
