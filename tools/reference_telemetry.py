@@ -65,8 +65,8 @@ What goes beyond {SERIES_MAX} series is counted under the method `_OTHER`.
 A CrawlJob is one trace, whose id follows from its UID. Its root, `{spans.CRAWL}`, is sent when the crawl is complete or
 has failed. Below it the operator sends one `{spans.ATTEMPT}` for each Pod that has ended, with the times of the
 crawler's container, and the crawler of that Pod its own spans below that: one `crawl page` for each attempt at a page
-that was chosen or has failed for good, in it a `GET` for each request on the wire, `parse` and `commit`, and `crawl
-run` for the whole process. The ids follow from the UID and the attempt's
+that was chosen or has failed for good, in it a `GET` (of a link that is only checked, a `HEAD`) for each request on the
+wire, `parse` and `commit`, and `crawl run` for the whole process. The ids follow from the UID and the attempt's
 number. An operator that has just started sends the spans of the last hour again, with the same ids.
 
 Requests have the attributes of the HTTP client conventions: `http.request.method`, `http.response.status_code`,

@@ -1,8 +1,9 @@
 """What ``crawljob-operator check`` asks the API server, each question answered in one line; ``helm test`` runs it.
 
 ``rights`` is asked with the operator's own account: every right that its code uses, and none that it must never have.
-``sample`` is a dry run of a CrawlJob that has every field of this version: it is refused where the definition in the
-cluster is older than the operator, or is not ours.
+``sample`` is a dry run of a CrawlJob that has every field of this version, each at its default (so nothing below a part
+that is absent, or in an empty list): it is refused where the definition in the cluster is older than the operator, or
+is not ours.
 """
 
 from __future__ import annotations
@@ -92,7 +93,8 @@ async def rights(kube: Kube, namespaces: Sequence[str], home: str = "") -> Async
         remedy = "the operator's account lacks it; upgrade the release, or bind the Role of the chart to that account"
         yield Answer(await kube.allowed(right.attributes()), f"may {right}", remedy)
     for right in forbidden(namespaces, home):
-        remedy = "the operator's account has it and must not; find who binds it (kubectl get rolebindings -A -o wide)"
+        where = "kubectl get clusterrolebindings,rolebindings -A -o wide"
+        remedy = f"the operator's account has it and must not; find who binds it ({where})"
         yield Answer(not await kube.allowed(right.attributes()), f"may not {right}", remedy)
 
 
@@ -111,7 +113,7 @@ async def sample(kube: Kube, namespace: str) -> AsyncIterator[Answer]:
 
 
 def crawljob(namespace: str) -> Raw:
-    """A CrawlJob with all fields of the spec that may stand beside each other."""
+    """A CrawlJob with all fields of the spec, each at its default; null where that is none."""
     spec = CrawlJobSpec(seeds=("http://127.0.0.1/",))
     return {
         "apiVersion": f"{API_GROUP}/{API_VERSION}",

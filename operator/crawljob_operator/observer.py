@@ -5,7 +5,7 @@ Nothing here may raise or wait: telemetry never changes an outcome.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from crawljob.status import CrawlJobStatus
@@ -36,5 +36,5 @@ class Observer:
     def listed(self, raw: Mapping[str, Any]) -> None:
         """The listing has this CrawlJob."""
 
-    def listing_ended(self) -> None:
-        """The listing was complete."""
+    def listing_ended(self, closed: Collection[str] = ()) -> None:
+        """The listing was complete, but for namespaces that may not be listed, of which it says nothing."""

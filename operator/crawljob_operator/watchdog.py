@@ -95,8 +95,7 @@ class Resync:
             return closed[0][1]
         for namespace, refusal in closed:
             log.warning("nothing is done in the namespace %s until it and its Role are there: %s", namespace, refusal)
-        if not closed:
-            self._observer.listing_ended()
+        self._observer.listing_ended([namespace for namespace, _ in closed])
         return None
 
     async def _wake_all(self, namespace: str | None) -> None:

@@ -236,6 +236,19 @@ def test_the_operator_gets_what_a_collector_wants_to_see(render: Render) -> None
     assert pod["securityContext"]["fsGroup"] == 65532
 
 
+@pytest.mark.parametrize("value", ["caSecret", "clientSecret"])
+def test_certificates_are_not_taken_for_an_endpoint_in_clear_text(value: str, helm: Path) -> None:
+    """As the CrawlJob's own rule has it: the exporters would say nothing, and send without them."""
+    certificates = ("--set", f"telemetry.tls.{value}=otlp", "--set")
+    done = _helm(helm, "template", "test", CHART, *certificates, "telemetry.endpoint=http://collector:4317")
+    assert done.returncode != 0
+    assert "telemetry.tls needs a telemetry.endpoint that begins with https://" in done.stderr
+    assert (
+        _helm(helm, "template", "test", CHART, *certificates, "telemetry.endpoint=https://collector:4317").returncode
+        == 0
+    )
+
+
 def test_values_of_a_chart_that_had_less_still_render(render: Render) -> None:
     """As ``helm upgrade --reuse-values`` brings them along."""
     assert render({"telemetry": {"crawls": None, "tls": None, "headersSecret": None}}) == render({})
@@ -411,7 +424,7 @@ def test_names_fit_for_every_release_name(release: str, helm: Path) -> None:
 def test_what_makes_the_operator_its_own_cannot_be_taken_by_extra_variables(render: Render) -> None:
     """The schema's list is all that the chart sets; a duplicate would win over it, or lose, unseen."""
     telemetry = {
-        "endpoint": "http://collector:4317",
+        "endpoint": "https://collector:4317",
         "headersSecret": "otlp",
         "tls": {"caSecret": "ca", "clientSecret": "client"},
         "crawls": {"enabled": False},

@@ -107,7 +107,7 @@ def test_what_is_missing_is_named_with_what_to_do(run: Any) -> None:
 def test_a_right_too_much_fails_too(run: Any, right: str) -> None:
     result = run(Cluster(having=(right,)), "rights")
     assert result.exit_code == 1
-    assert "must not; find who binds it" in result.stdout
+    assert "must not; find who binds it (kubectl get clusterrolebindings,rolebindings " in result.stdout
 
 
 def test_nothing_is_both_needed_and_forbidden() -> None:

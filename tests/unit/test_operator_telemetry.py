@@ -9,10 +9,11 @@ import logging
 import os
 import re
 import time
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner
@@ -30,7 +31,7 @@ from crawljob.telemetry import Telemetry as TelemetrySpec
 from crawljob_operator import backoff, classify, identity, kube
 from crawljob_operator.cli import main
 from crawljob_operator.decide import decide
-from crawljob_operator.kube import CRAWLJOBS, PODS, ConflictError, Kube
+from crawljob_operator.kube import CRAWLJOBS, PODS, ApiError, ConflictError, Kube
 from crawljob_operator.netsettings import NetworkSettings
 from crawljob_operator.observed import Job
 from crawljob_operator.progress import ProgressReader
@@ -41,6 +42,7 @@ from crawljob_operator.telemetry.drift import Drift
 from crawljob_operator.telemetry.ends import AttemptEnd, CrawlEnd, End, Owner, ends
 from crawljob_operator.telemetry.spans import ATTEMPT, CRAWL, SpanBuilder
 from crawljob_operator.telemetry.stats import OTHER, PHASES, RESTART_REASONS
+from crawljob_operator.watchdog import Resync
 from crawljob_operator.workqueue import Key, WorkQueue
 from crawljob_telemetry.environment import headers_problem
 from crawljob_telemetry.exporters import scope
@@ -295,6 +297,36 @@ def test_what_the_watch_has_not_told_by_the_next_listing_is_drift() -> None:
         found.append(drift.ended())
     assert found == [0, 2, 1], "a ghost is told once, a watch that stays deaf each time"
     assert ("n", "gone") not in drift._told
+
+
+def test_of_a_closed_namespace_nothing_was_missed_and_of_the_others_all_is_noticed() -> None:
+    drift = Drift()
+    for namespace in ("open", "closed"):
+        drift.heard((namespace, "a"), "1")
+    found = []
+    for _ in range(3):
+        drift.began()
+        drift.listed(("open", "a"), "2")
+        found.append(drift.ended(closed=["closed"]))
+    assert found == [0, 1, 1]
+    drift.heard(("open", "a"), "2")
+    for _ in range(2):  # it is open again, without the CrawlJob: its deletion was told to nobody
+        drift.began()
+        drift.listed(("open", "a"), "2")
+        assert drift.ended() == 0
+
+
+async def test_a_namespace_that_is_closed_does_not_end_the_count_of_the_others() -> None:
+    class Door:
+        async def items(self, resource: kube.Resource, namespace: str, **_: Any) -> AsyncIterator[dict[str, Any]]:
+            if namespace == "closed":
+                raise ApiError(403, "Forbidden", "no")
+            if resource == CRAWLJOBS:
+                yield raw(job())
+
+    telemetry = telemetry_for()
+    await Resync(cast("Kube", Door()), ("closed", "open"), 300, lambda _: None, telemetry).first()
+    assert value(telemetry, "crawljob_operator_jobs", phase="Pending") == 1
 
 
 # Spans

@@ -97,7 +97,7 @@ class Stats:
         self.operations = dict.fromkeys(OPERATIONS, 0)
         """Committed operations of the frontier by name."""
         self.spans = {"sent": 0, "failed": 0, "dropped": 0}
-        self.metric_exports = {"sent": 0, "failed": 0, "dropped": 0}
+        self.metric_exports = {"sent": 0, "failed": 0}
         self.untraced = 0
         """Failed pages without a span because the limit was reached."""
 

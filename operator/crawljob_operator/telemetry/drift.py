@@ -6,6 +6,8 @@ listed in a state which the watch had not told, and of which it told nothing unt
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 Key = tuple[str, str]
 
 
@@ -36,11 +38,15 @@ class Drift:
         """The listing has it."""
         self._listed[key] = version
 
-    def ended(self) -> int:
-        """How many CrawlJobs the listing before this one had shown, and the watch has not."""
-        missed = self._suspects
+    def ended(self, closed: Collection[str] = ()) -> int:
+        """How many CrawlJobs the listing before this one had shown, and the watch has not.
+
+        What was known of the ``closed`` namespaces is forgotten: neither of the two tells of them.
+        """
+        self._told = {key: version for key, version in self._told.items() if key[0] not in closed}
+        missed = {key for key in self._suspects if key[0] not in closed}
         for ghost in missed - self._listed.keys():
             self._told.pop(ghost, None)  # its deletion will never be told
         differing = {key for key in self._listed.keys() | self._told if self._listed.get(key) != self._told.get(key)}
-        self._suspects = differing - self._told_since
+        self._suspects = {key for key in differing - self._told_since if key[0] not in closed}
         return len(missed)

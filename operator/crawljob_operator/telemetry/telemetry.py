@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
@@ -150,10 +150,10 @@ class Telemetry(Observer):
         except Exception:  # noqa: BLE001  a wrong count must not fail a resync
             _log.warning("listed", "telemetry: a CrawlJob could not be counted", exc_info=True)
 
-    def listing_ended(self) -> None:
+    def listing_ended(self, closed: Collection[str] = ()) -> None:
         """See ``Observer``."""
         self.stats.jobs = self._phases
-        self.stats.drift += self._drift.ended()
+        self.stats.drift += self._drift.ended(closed)
         since = self._now() - SENT_AGAIN
         self._queued = {key: at for key, at in self._queued.items() if at > since}
 
