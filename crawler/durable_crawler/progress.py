@@ -1,4 +1,4 @@
-"""The progress bar of a terminal: pages, rate, what is left, failures. Nothing of it outside a terminal."""
+"""The progress bar of a terminal: pages, rate, what is left and for how long, failures. Nowhere else anything of it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
+from durable_crawler.results.eta import span
 from durable_crawler.telemetry import Stats
 
 REFRESH_SECONDS = 0.25
@@ -21,13 +22,16 @@ async def show_progress(stats: Stats) -> AsyncIterator[None]:
         SpinnerColumn(),
         TextColumn("{task.completed:,} done"),
         BarColumn(),
-        TextColumn("{task.fields[left]:,} left · {task.fields[failed]:,} failed · {task.fields[rate]:.0f} pages/s"),
+        TextColumn(
+            "{task.fields[left]:,} left{task.fields[eta]} · {task.fields[failed]:,} failed · "
+            "{task.fields[rate]:.0f} pages/s"
+        ),
         TimeElapsedColumn(),
         console=Console(stderr=True),
         refresh_per_second=1 / REFRESH_SECONDS,
     )
     with bar:
-        task = bar.add_task("crawl", total=None, left=0, failed=0, rate=0.0)
+        task = bar.add_task("crawl", total=None, left=0, failed=0, rate=0.0, eta="")
         refreshing = asyncio.create_task(_refresh(bar, task, stats), name="progress bar")
         try:
             yield
@@ -46,4 +50,6 @@ async def _refresh(bar: Progress, task: TaskID, stats: Stats) -> None:
 def _update(bar: Progress, task: TaskID, stats: Stats) -> None:
     now = stats.progress()
     left = now.pending + now.leased + now.deferred
-    bar.update(task, completed=now.done, total=now.done + left, left=left, failed=now.failed, rate=now.rate)
+    # At the present rate; `durable-crawler status` names the host that takes longer.
+    eta = f" for {span(left / now.rate)}" if left and now.rate else ""
+    bar.update(task, completed=now.done, total=now.done + left, left=left, failed=now.failed, rate=now.rate, eta=eta)

@@ -329,7 +329,7 @@ def _report(ask: Callable[[Kube], AsyncIterator[check.Answer]]) -> None:
     except NoClusterError as error:
         raise click.ClickException(str(error)) from None
     except (ApiError, *NETWORK_ERRORS) as error:
-        raise click.ClickException(f"the API server gives no answer: {error or type(error).__name__}") from None
+        raise click.ClickException(f"the API server gives no answer: {str(error) or type(error).__name__}") from None
     if failed:
         raise click.ClickException(f"{failed} of these checks failed; each says what to do")
 

@@ -14,6 +14,8 @@ from tests.support.website import Website, page
 from tests.unit.test_report import HOSTILE
 from tests.unit.test_results_stored import html, run
 
+pytestmark = pytest.mark.timeout(600)  # the first time, a browser is installed
+
 
 @pytest.fixture
 def crawl(tmp_path: Path) -> Path:

@@ -18,6 +18,8 @@ from tests.unit.test_results_stored import html, run
 
 from durable_crawler.cli import cli
 
+pytestmark = pytest.mark.timeout(600)  # the first time, a browser is installed
+
 TARGETS = 10_000
 PATIENCE_SECONDS = 3.0
 """For what a browser does at once on a machine that does nothing else."""
