@@ -13,6 +13,7 @@ NOUNS = {
     "crawljobs": "CrawlJobs",
     "crawljobs/status": "status",
     "pods": "Pods",
+    "jobs": "Jobs",
     "persistentvolumeclaims": "volumes",
     "configmaps": "ConfigMaps",
     "networkpolicies": "NetworkPolicies",
