@@ -27,6 +27,7 @@ pytestmark = [
         testbed.mode() == "existing", reason="an existing cluster has no outside world to serve the site from"
     ),
 ]
+EXTRA = "durable-crawler-newer-image"
 
 
 @pytest.fixture
@@ -76,12 +77,14 @@ class Undisturbed:
 
 def test_a_running_crawl_outlives_every_change_of_its_installation(place: Place) -> None:
     product.install(chart=PREVIOUS)
+    newer_image_has_its_rights("create")
     job = place.apply("long", **SLOWLY)
     crawl = Undisturbed(job)
     excluding = place.manifest("excluding", scope={"exclude": ["/*.html"]})
     with pytest.raises(testbed.Failed, match=r"unknown field .*spec\.scope\.exclude"):
         testbed.apply(excluding, "-n", place.namespace)
 
+    newer_image_has_its_rights("delete")
     product.install()
     crawl.went_on("the upgrade")
     crawl.was_left_alone()
@@ -109,6 +112,14 @@ def test_a_running_crawl_outlives_every_change_of_its_installation(place: Place)
     asked = place.asked("long")
     assert asked.pop("/robots.txt") == 1
     assert (len(asked), set(asked.values())) == (place.pages, {1}), "each page was asked for exactly once"
+
+
+def newer_image_has_its_rights(verb: str) -> None:
+    """The previous chart comes with the image under test, which asks for Jobs; that chart's own did not."""
+    rights = ("--verb=get,delete", "--resource=jobs.batch") if verb == "create" else ()
+    account = (f"--clusterrole={EXTRA}", f"--serviceaccount={NAMESPACE}:{RELEASE}") if verb == "create" else ()
+    testbed.kubectl(verb, "clusterrole", EXTRA, *rights)
+    testbed.kubectl(verb, "clusterrolebinding", EXTRA, *account)
 
 
 def helm_test_passes_and_leaves_nothing() -> None:

@@ -45,9 +45,9 @@ class User:
     namespace: str
 
     def start(self, *arguments: str, output: Any = subprocess.PIPE) -> subprocess.Popen[str]:
-        """Type ``kubectl crawl …``, and do not wait."""
+        """Type ``kubectl crawl …``, and do not wait. As in a terminal, whatever the tests' own one ignores."""
         return subprocess.Popen(
-            ["kubectl", "crawl", *arguments],
+            ["env", "--default-signal=INT", "kubectl", "crawl", *arguments],
             env=dict(self.environment),
             stdout=output,
             stderr=subprocess.PIPE,
@@ -176,7 +176,7 @@ def test_after_failure(place: Place, user: User) -> None:
 
 def test_ctrl_c_removes_the_job(place: Place, user: User, finished: Job) -> None:
     process = user.start("export", finished.name, "pages")
-    testbed.wait_until(lambda: readers(place, "job"), 60, "a reader")
+    testbed.wait_until(lambda: readers(place, "job"), 60, "a reader", interval=0.1)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
     assert process.returncode == 130
