@@ -38,6 +38,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
     testbed.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": RESTRICTED}})
     with stories.place(tmp_path, pages=PAGES) as made:
         yield made
+    testbed.helm("uninstall", RELEASE, "-n", NAMESPACE, "--wait")
 
 
 class Undisturbed:
