@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
+import secrets
 import sys
-import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import BinaryIO
@@ -38,17 +37,12 @@ def written_bytes(write: Callable[[BinaryIO], None], output: Path | None) -> Non
 
 
 def _replace(write: Callable[[BinaryIO], None], output: Path) -> None:
-    handle, name = tempfile.mkstemp(prefix=f".{output.name}-", dir=output.parent)
+    draft = output.with_name(f".{output.name}.{secrets.token_hex(4)}.part")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with draft.open("xb") as file:
             write(file)
             file.flush()
             os.fsync(file.fileno())
-        mask = os.umask(0)
-        os.umask(mask)
-        Path(name).chmod(0o666 & ~mask)  # as any other file that this user makes
-        Path(name).replace(output)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            Path(name).unlink()
-        raise
+        draft.replace(output)
+    finally:
+        draft.unlink(missing_ok=True)

@@ -46,7 +46,7 @@ _ROBOTS = {"none": "no robots.txt", "rules": "rules", "unreachable": "unreachabl
 def status(db: Path, form: str) -> None:
     """Show how a crawl stands, also while it runs: pages, outcomes, hosts that wait, what was not followed.
 
-    Takes no lock and one short look, which is longer only for what is pending: the table of hosts counts it. SQLite
+    Takes no lock, and three short looks, longer only for what is pending: the table of hosts counts it. SQLite
     leaves two files beside the frontier, -wal and -shm, until the next crawl ends.
     """
     # Only now, as in `run`: `--help` shall not wait for a database.
