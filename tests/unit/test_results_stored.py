@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.support.crawler import crawl, judge, rows
 from tests.support.website import Answer, Website, in_turn, page
 
-from durable_crawler.frontier.edges import has_id, pack, pack_ids, unpack
+from durable_crawler.frontier.edges import DamagedError, Edges, Wording, has_id, next_wording, pack, pack_ids, unpack
 from durable_crawler.frontier.known import Latest
 from durable_crawler.frontier.reader import FrontierReader
 from durable_crawler.parse import FRAGMENT_MAX, IDS_MAX, TEXT_MAX, Parsed, Reference, parse
@@ -34,24 +34,41 @@ def html(text: str) -> Answer:
     return answer
 
 
-@given(st.lists(st.tuples(st.integers(0, 2**40), st.integers(0, 300)), max_size=50))
-def test_edges_come_out_as_they_went_in(gaps: list[tuple[int, int]]) -> None:
-    edges, position = [], -1
-    for anchor, gap in gaps:
+WORDS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)
+WORDING = st.builds(Wording, st.integers(1, 2**40), WORDS, WORDS, WORDS)
+
+
+@given(
+    st.integers(1, 2**40),
+    st.lists(WORDING, max_size=20),
+    st.lists(st.tuples(st.integers(1, 2**40), st.integers(0, 300)), max_size=50),
+)
+def test_edges_come_out_as_they_went_in(first: int, wordings: list[Wording], gaps: list[tuple[int, int]]) -> None:
+    links, position = [], -1
+    for number, gap in gaps:
         position += gap + 1
-        edges.append((anchor, position))
-    assert list(unpack(pack(edges))) == edges
+        links.append((number, position))
+    edges = Edges(wordings, links)
+    packed = pack(first, edges)
+    assert unpack(first, packed) == edges
+    assert next_wording(first, packed) == first + max(1, len(wordings))
 
 
-def test_links_of_a_row_take_two_bytes_each() -> None:
-    edges = [(1000 + number, number) for number in range(100)]
-    assert len(pack(edges)) <= 2 * len(edges)
+def test_strings_that_no_page_can_have_do_no_harm() -> None:
+    edges = Edges([Wording(1, "a\0b", "lone \ud800", "")], [(1, 0)])
+    assert unpack(1, pack(1, edges)).wordings == [Wording(1, "a\ufffdb", "lone ?", "")]
 
 
-@pytest.mark.parametrize("packed", [b"\x80", b"\x03"])
-def test_a_packed_value_that_ends_too_early_is_told(packed: bytes) -> None:
-    with pytest.raises(ValueError, match="too early"):
-        list(unpack(packed))
+def test_links_that_repeat_take_two_bytes_each() -> None:
+    edges = Edges([], [(1000 + number * 7 % 60, number) for number in range(100)])
+    assert len(pack(2000, edges)) <= 2 * len(edges.links)
+
+
+def test_a_packed_value_that_is_damaged_is_told() -> None:
+    packed = pack(1, Edges([Wording(7, "f", "text", "rel")] * 9, [(number, number) for number in range(9)]))
+    for end in range(len(packed)):
+        with pytest.raises(DamagedError, match=r"damaged|too early|strings"):
+            unpack(1, packed[:end])
 
 
 @given(st.sets(st.text(), max_size=50))
@@ -189,7 +206,7 @@ async def test_without_edges_and_fragments_nothing_of_them_is_stored(tmp_path: P
     db = tmp_path / "frontier.db"
     async with Website(SITE) as site:
         await run(db, site.url, results={"edges": False}, audit={"fragments": False})
-    for table in ("edges", "anchors", "fragments"):
+    for table in ("edges", "fragments"):
         assert rows(db, f"SELECT count(*) FROM {table}") == [(0,)]
     assert rows(db, "SELECT count(*) FROM results") == [(2,)]
 

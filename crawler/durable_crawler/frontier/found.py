@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from durable_crawler.frontier.edges import pack, pack_ids
+from durable_crawler.frontier.edges import Edges, Wording, pack, pack_ids
 from durable_crawler.frontier.known import Known
 from durable_crawler.frontier.model import Link, Result
 from durable_crawler.frontier.sets import Run, as_json, parts
+from durable_crawler.parse import Reference
 from durable_crawler.urls import url_hash
 
 
@@ -33,7 +34,7 @@ async def store(run: Run, found: Sequence[Found], known: Known, now_ms: int) -> 
     await run("record", {"results": as_json(results), "now": now_ms, "hashes": hashes})
     ids, stocked = await _add_links(run, found, known)
     await _add_edges(run, [page for page in found if page.result.references], known, ids)
-    packed = [(page.id, pack_ids(page.result.ids)) for page in found if page.result.ids is not None]
+    packed = [([page.id], pack_ids(page.result.ids)) for page in found if page.result.ids is not None]
     await _add_packed(run, "add_fragments", packed)
     return stocked
 
@@ -70,29 +71,35 @@ async def _add_links(run: Run, found: Sequence[Found], known: Known) -> tuple[Ma
 
 
 async def _add_edges(run: Run, found: Sequence[Found], known: Known, ids: Mapping[str, int]) -> None:
-    anchors: list[list[Any]] = []
-    packed: list[tuple[int, bytes]] = []
+    rows: list[tuple[list[int], bytes]] = []
     for page in found:
-        edges: list[tuple[int, int]] = []
-        for reference in page.result.references:
-            wording = (ids[reference.url], reference.fragment, reference.text, reference.rel)
-            anchor = known.anchors.get(wording)
-            if anchor is None:
-                anchor = known.new_anchor(wording)
-                anchors.append([anchor, *wording])
-            edges.append((anchor, reference.position))
-        packed.append((page.id, pack(edges)))
-    for part in parts(anchors):
-        await run("add_anchors", {"anchors": as_json(part)})
-    await _add_packed(run, "add_edges", packed)
+        first = known.next_wording
+        edges = _edges(page.result.references, first, known, ids)
+        rows.append(([first, page.id], pack(first, edges)))
+        known.next_wording += max(1, len(edges.wordings))  # one is used up in any case: the row's id
+    await _add_packed(run, "add_edges", rows)
 
 
-async def _add_packed(run: Run, statement: str, rows: Sequence[tuple[int, bytes]]) -> None:
+def _edges(references: Sequence[Reference], first: int, known: Known, ids: Mapping[str, int]) -> Edges:
+    wordings: list[Wording] = []
+    links: list[tuple[int, int]] = []
+    for reference in references:
+        wording = Wording(ids[reference.url], reference.fragment, reference.text, reference.rel)
+        number = known.wordings.get(wording)
+        if number is None:
+            number = first + len(wordings)
+            wordings.append(wording)
+            known.wordings.put(wording, number)
+        links.append((number, reference.position))
+    return Edges(wordings, links)
+
+
+async def _add_packed(run: Run, statement: str, rows: Sequence[tuple[list[int], bytes]]) -> None:
     """JSON has no bytes: the values of all rows are one, of which each row names its part."""
     pages: list[list[int]] = []
     begin = 1
-    for page_id, packed in rows:
-        pages.append([page_id, begin, len(packed)])
+    for row, packed in rows:
+        pages.append([*row, begin, len(packed)])
         begin += len(packed)
     if pages:
         await run(statement, {"pages": as_json(pages), "packed": b"".join(packed for _, packed in rows)})

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Generic, TypeVar
 
+from durable_crawler.frontier.edges import Wording
+
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 
@@ -39,15 +41,9 @@ class Latest(Generic[Key, Value]):
 class Known:
     """Pages by their URL, wordings of links by what they say. Only what is committed, or belongs to the open flush."""
 
-    def __init__(self, last_anchor: int) -> None:
+    def __init__(self, next_wording: int) -> None:
         self.pages: Latest[str, tuple[int, int]] = Latest()
         """Id, and the depth that is stored."""
-        self.anchors: Latest[tuple[int, str, str, str], int] = Latest()
-        """Id of a wording: target, fragment, text, rel."""
-        self._last_anchor = last_anchor
-
-    def new_anchor(self, wording: tuple[int, str, str, str]) -> int:
-        """The id under which a wording is to be stored. Ids of a flush that fails are not used again."""
-        self._last_anchor += 1
-        self.anchors.put(wording, self._last_anchor)
-        return self._last_anchor
+        self.wordings: Latest[Wording, int] = Latest()
+        self.next_wording = next_wording
+        """Numbers of a flush that fails are not used again."""

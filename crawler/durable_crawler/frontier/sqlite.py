@@ -22,6 +22,7 @@ import aiosqlite
 
 from durable_crawler.clock import Clock
 from durable_crawler.frontier import group, opening
+from durable_crawler.frontier.edges import next_wording
 from durable_crawler.frontier.known import Known
 from durable_crawler.frontier.model import (
     Claimed,
@@ -120,8 +121,8 @@ class SqliteFrontier:
                 frontier = cls(path, opened, database, lock, max_pages=max_pages, clock=clock)
                 ((*counts,),) = await frontier._run("snapshot", {})
                 frontier._snapshot = Snapshot(*counts)
-                ((last_anchor,),) = await frontier._run("last_anchor", {})
-                frontier._known = Known(last_anchor)
+                last = await frontier._run("last_edges", {})
+                frontier._known = Known(next_wording(*last[0]) if last else 1)
                 ((_, verified),) = await frontier._run("verified", {})
                 frontier._max_pages += verified  # they do not count against the limit
             except BaseException as error:

@@ -149,22 +149,16 @@ SELECT link.key, pages.id, pages.depth
   FROM json_each(:links) AS link CROSS JOIN pages
     ON pages.hash_high = link.value ->> 0 AND pages.hash_low = link.value ->> 1;
 
--- name: last_anchor
-SELECT coalesce(max(id), 0) FROM anchors;
-
--- name: add_anchors
--- [id, target, fragment, text, rel]
-INSERT INTO anchors (id, target, fragment, text, rel)
-SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4 FROM json_each(:anchors);
+-- name: last_edges
+SELECT id, packed FROM edges ORDER BY id DESC LIMIT 1;
 
 -- name: add_edges
--- [page, begin, length] of :packed, which holds those of all pages one after the other; begins count from 1.
--- To SQLite, a part of nothing is NULL.
-INSERT INTO edges (page_id, packed)
-SELECT value ->> 0, coalesce(substr(:packed, value ->> 1, value ->> 2), x'') FROM json_each(:pages);
+-- [id, page, begin, length] of :packed, which holds those of all pages one after the other; begins count from 1.
+INSERT INTO edges (id, page_id, packed)
+SELECT value ->> 0, value ->> 1, substr(:packed, value ->> 2, value ->> 3) FROM json_each(:pages);
 
 -- name: add_fragments
--- As edges.
+-- [page, begin, length] as above. To SQLite, a part of nothing is NULL.
 INSERT INTO fragments (page_id, hashes)
 SELECT value ->> 0, coalesce(substr(:packed, value ->> 1, value ->> 2), x'') FROM json_each(:pages);
 
@@ -380,7 +374,7 @@ UNION SELECT 'tallies do not add up' FROM counters
 UNION SELECT 'lease of an epoch that has not begun' FROM pages, meta WHERE pages.epoch > meta.epoch
 UNION SELECT 'links of a page without a result' FROM edges WHERE page_id NOT IN (SELECT page_id FROM results)
 UNION SELECT 'ids of a page without a result' FROM fragments WHERE page_id NOT IN (SELECT page_id FROM results)
-UNION SELECT 'link to a page that is not there' FROM anchors WHERE target NOT IN (SELECT id FROM pages)
+UNION SELECT 'links of a page twice' FROM edges GROUP BY page_id HAVING count(*) > 1
 UNION SELECT 'page found on a page that is not done'
         FROM pages JOIN pages AS parent ON parent.id = pages.found_on WHERE parent.state <> 'done';
 

@@ -8,10 +8,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 
 from crawljob.spec import DEFAULT_USER_AGENT, CrawlJobSpec
-from durable_crawler.frontier.edges import unpack
 from durable_crawler.results import reading
 from durable_crawler.results.classify import Confidence, judge
 from durable_crawler.results.report.about import time
@@ -231,19 +229,20 @@ class _Teller:
             yield Part("alias", "it is where another one is redirected to", url)
 
     def _links(self, page: reading.Page) -> Iterator[Part]:
-        anchors = {number for (number,) in self._run("SELECT id FROM anchors WHERE target = ?", (page.id,))}
-        if not anchors:
-            return
-        found: list[str] = []
+        wordings: set[int] = set()
+        found: list[int] = []
         count = 0
-        query = "SELECT url, packed FROM edges JOIN pages ON pages.id = page_id ORDER BY page_id"
-        for url, packed in self._run(query):
-            if any(anchor in anchors for anchor, _ in unpack(packed)):
+        for source, first, edges in reading.edges(self._connection):
+            wordings.update(number for number, said in enumerate(edges.wordings, first) if said.target == page.id)
+            if wordings and any(number in wordings for number, _ in edges.links):
                 count += 1
                 if len(found) < LINKS_NAMED:
-                    found.append(url)
+                    found.append(source)
+        if not count:
+            return
         yield Part("links", f"{count:,} page(s) link to it")
-        for url in islice(found, LINKS_NAMED):
+        for source in found:
+            ((url,),) = self._run("SELECT url FROM pages WHERE id = ?", (source,))
             yield Part("links", "one of them", url)
 
 

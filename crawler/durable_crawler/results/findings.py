@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
-from durable_crawler.frontier.edges import unpack
 from durable_crawler.outcomes import Hop
 from durable_crawler.results import reading
 from durable_crawler.results.classify import PROBLEMS, Confidence, Verdict, insecure, judge
@@ -205,6 +205,15 @@ def collect(frontier: sqlite3.Connection) -> Iterator[Findings]:
         spill.close()
 
 
+class _Linked(NamedTuple):
+    """A page that is linked to."""
+
+    url: str
+    problem: int | None
+    """The number of the target that it is, where something is wrong with it."""
+    is_there: bool
+
+
 class _Collector:
     """One pass over pages, one over links."""
 
@@ -244,27 +253,29 @@ class _Collector:
         return self._targets
 
     def _read_links(self) -> None:
-        @lru_cache(maxsize=_CACHED)
-        def wording(anchor_id: int) -> tuple[int, str, str, str, str, int | None, bool]:
-            return self._wording(anchor_id)
+        wordings = reading.Wordings(self._frontier)
 
-        query = (
-            "SELECT edges.page_id, url, final_url, packed FROM edges JOIN pages ON pages.id = edges.page_id "
-            "JOIN results ON results.page_id = edges.page_id ORDER BY edges.page_id"
-        )
-        for source, url, final_url, packed in self._frontier.execute(query):
+        @lru_cache(maxsize=_CACHED)
+        def target_of(page_id: int) -> _Linked:
+            return self._linked_page(page_id)
+
+        query = "SELECT url, final_url FROM pages JOIN results ON page_id = pages.id WHERE pages.id = ?"
+        for source, first, edges in reading.edges(self._frontier):
+            wordings.add(first, edges.wordings)
+            ((url, final_url),) = self._frontier.execute(query, (source,))
             if final_url is not None and self._has_links_of_its_own(final_url):
                 continue
-            for anchor_id, position in unpack(packed):
-                target, target_url, fragment, text, rel, number, there = wording(anchor_id)
+            for wording, position in edges.links:
+                target, fragment, text, rel = wordings[wording]
+                page = target_of(target)
                 self._links += 1
                 if target != source:
                     self._linked.append((target,))
-                if number is not None:
-                    self._found.append((number, source, position, text, rel))
-                elif there and insecure(url, target_url):
+                if page.problem is not None:
+                    self._found.append((page.problem, source, position, text, rel))
+                elif page.is_there and insecure(url, page.url):
                     self._found.append((self._special(target, "", Confidence.INSECURE), source, position, text, rel))
-                if there and fragment and self._lacks(target, fragment):
+                if page.is_there and fragment and self._lacks(target, fragment):
                     special = self._special(target, fragment, Confidence.FRAGMENT)
                     self._found.append((special, source, position, text, rel))
             if len(self._linked) >= _BATCH:
@@ -276,16 +287,12 @@ class _Collector:
         query = "SELECT 1 FROM pages JOIN edges ON page_id = pages.id WHERE hash_high = ? AND hash_low = ?"
         return self._frontier.execute(query, url_hash(url)).fetchone() is not None
 
-    def _wording(self, anchor_id: int) -> tuple[int, str, str, str, str, int | None, bool]:
-        """Target, its URL, fragment, text, rel, the number of its problem if it has one, whether there is a page."""
-        query = (
-            "SELECT target, url, fragment, text, rel, outcome FROM anchors JOIN pages ON pages.id = target "
-            "LEFT JOIN results ON page_id = target WHERE anchors.id = ?"
-        )
-        ((target, url, fragment, text, rel, outcome),) = self._frontier.execute(query, (anchor_id,))
+    def _linked_page(self, page_id: int) -> _Linked:
+        query = "SELECT url, outcome FROM pages LEFT JOIN results ON page_id = pages.id WHERE pages.id = ?"
+        ((url, outcome),) = self._frontier.execute(query, (page_id,))
         query = "SELECT id FROM targets WHERE page = ? AND id <= ?"
-        row = self._spill.execute(query, (target, self._of_pages)).fetchone()
-        return target, url, fragment, text, rel, row[0] if row else None, outcome in ("ok", "not_html", "too_large")
+        row = self._spill.execute(query, (page_id, self._of_pages)).fetchone()
+        return _Linked(url, row[0] if row else None, outcome in ("ok", "not_html", "too_large"))
 
     def _special(self, page_id: int, fragment: str, confidence: Confidence) -> int:
         """The number of what only some links make of a page."""

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from durable_crawler.frontier.edges import unpack
+from durable_crawler.frontier.edges import DamagedError, Edges, Wording, unpack
+from durable_crawler.frontier.known import Latest
 from durable_crawler.outcomes import Hop
 
 _WORDINGS = 50_000
-"""Rows of ``anchors`` that are kept while links are read: some 15 MB."""
+"""What links say, of which up to twice as many are kept while links are read: some 30 MB. More than the crawler itself
+keeps, which names no other wording by its number.
+"""
+_URLS = 50_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,21 +102,55 @@ def page(connection: sqlite3.Connection, page_id: int) -> Page | None:
     return None if row is None else _page(row)
 
 
+def edges(connection: sqlite3.Connection) -> Iterator[tuple[int, int, Edges]]:
+    """Of each page with links its id, the number of its first new wording, and the links.
+
+    In the order in which they were stored: what a link repeats has been read before.
+    """
+    for first, page_id, packed in connection.execute("SELECT id, page_id, packed FROM edges ORDER BY id"):
+        yield page_id, first, unpack(first, packed)
+
+
+class Wordings:
+    """What links say, by number. Remembers those that were used last, and looks up the others."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._latest: Latest[int, Wording] = Latest(_WORDINGS)
+
+    def add(self, first: int, wordings: Sequence[Wording]) -> None:
+        """Remember those of a page."""
+        for number, wording in enumerate(wordings, first):
+            self._latest.put(number, wording)
+
+    def __getitem__(self, number: int) -> Wording:
+        found = self._latest.get(number)
+        if found is None:
+            query = "SELECT id, packed FROM edges WHERE id <= ? ORDER BY id DESC LIMIT 1"
+            ((first, packed),) = self._connection.execute(query, (number,))
+            self.add(first, unpack(first, packed).wordings)
+            found = self._latest.get(number)
+            if found is None:
+                raise DamagedError(f"no page has the wording {number}")
+        return found
+
+
 def links(connection: sqlite3.Connection) -> Iterator[Link]:
-    """Every link of every page, by page and position."""
+    """Every link of every page: pages in the order in which they were finished, links by position."""
 
-    @lru_cache(maxsize=_WORDINGS)
-    def wording(anchor_id: int) -> tuple[int, str, str, str, str]:
-        query = (
-            "SELECT target, url, fragment, text, rel FROM anchors JOIN pages ON pages.id = target WHERE anchors.id = ?"
-        )
-        row: tuple[int, str, str, str, str] = connection.execute(query, (anchor_id,)).fetchone()
-        return row
+    @lru_cache(maxsize=_URLS)
+    def url(page_id: int) -> str:
+        ((found,),) = connection.execute("SELECT url FROM pages WHERE id = ?", (page_id,))
+        return str(found)
 
-    query = "SELECT page_id, url, packed FROM edges JOIN pages ON pages.id = page_id ORDER BY page_id"
-    for source_id, source, packed in connection.execute(query):
-        for anchor_id, position in unpack(packed):
-            yield Link(source_id, source, *wording(anchor_id), position)
+    wordings = Wordings(connection)
+    for source_id, first, found in edges(connection):
+        wordings.add(first, found.wordings)
+        source = url(source_id)
+        for number, position in found.links:
+            said = wordings[number]
+            target = url(said.target)
+            yield Link(source_id, source, said.target, target, said.fragment, said.text, said.rel, position)
 
 
 def _page(row: tuple[Any, ...]) -> Page:

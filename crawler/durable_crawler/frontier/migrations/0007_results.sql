@@ -24,23 +24,15 @@ CREATE TRIGGER results_taken_away BEFORE DELETE ON results BEGIN
   UPDATE tallies SET total = total - coalesce(old.noindex, 0) WHERE kind = 'asks' AND name = 'noindex';
 END;
 
--- What links say, each wording once: pages repeat their navigation. (Not unique: the program remembers the latest ones
--- only, and makes a wording anew that it has forgotten.)
-CREATE TABLE anchors (
-  id       INTEGER PRIMARY KEY,
-  target   INTEGER NOT NULL REFERENCES pages (id),
-  fragment TEXT    NOT NULL, -- as it stands in the reference, behind the #; empty without one
-  text     TEXT    NOT NULL, -- white space collapsed, cut
-  rel      TEXT    NOT NULL  -- lower case, words separated by one space
-) STRICT;
-
--- The links of a page that is done, in document order. edges.py packs and reads them: (anchors.id, position).
+-- The links of a page that is done, in document order; edges.py packs and reads them. What a link says is told by the
+-- first page that says it, and has a number by which later pages name it: those of this page count from its id.
 CREATE TABLE edges (
-  page_id INTEGER PRIMARY KEY REFERENCES pages (id),
+  id      INTEGER PRIMARY KEY,
+  page_id INTEGER NOT NULL REFERENCES pages (id),
   packed  BLOB    NOT NULL
 ) STRICT;
 
--- The ids of a page's elements (and names of its a elements): sorted hashes of 4 bytes, see edges.py.
+-- The ids of a page's elements (and names of its a elements): sorted hashes of 3 bytes, see edges.py.
 CREATE TABLE fragments (
   page_id INTEGER PRIMARY KEY REFERENCES pages (id),
   hashes  BLOB    NOT NULL
