@@ -9,7 +9,8 @@ _HEAD = """\
 # durable-crawler export
 
 `durable-crawler export pages|links [--db FILE] [--format jsonl|csv|parquet] [--output FILE]` writes every page, or
-every link, as a row, in the order of discovery. It reads one snapshot, also while a crawl runs with the file, and
+every link, as a row: pages in the order of discovery, links in the order in which their pages were finished. It reads
+one snapshot, also while a crawl runs with the file, and
 changes nothing in it. Memory does not grow with the crawl. `--output` writes a file that is whole or not there.
 
 Columns are added at the end, never renamed or taken away.

@@ -312,5 +312,7 @@ def multiply(db: Path, pages: int) -> None:
             "INSERT INTO results (page_id, outcome, status, failed, finished_ms) "
             "SELECT id, 'ok', 200, 0, 0 FROM pages WHERE id > 100000"
         )
-        connection.execute("INSERT INTO edges SELECT id * 1000, id, (SELECT packed FROM edges) FROM pages WHERE id > 100000")
+        connection.execute(
+            "INSERT INTO edges SELECT id * 1000, id, (SELECT packed FROM edges) FROM pages WHERE id > 100000"
+        )
     connection.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import json
 import os
@@ -273,6 +274,7 @@ def contents(folder: Path) -> set[str]:
 @contextmanager
 def where_one_may_not_write(db: Path) -> Iterator[Path]:
     """Copies of a frontier and its WAL in a folder that belongs to somebody else, for whoever runs the tests."""
+    codecs.lookup("utf-8-sig")  # before who reads is somebody who may not read an interpreter of root's own
     with TemporaryDirectory() as place:  # not in pytest's folder, which nobody else may enter
         folder = Path(place)
         for path in db.parent.glob("frontier.db*"):

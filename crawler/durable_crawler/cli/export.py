@@ -23,8 +23,9 @@ FORMATS = ("jsonl", "csv", "parquet")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="jsonl", show_default=True)
 @options.output
 def export(table: str, db: Path, form: str, output: Path | None) -> None:
-    """Write every page, or every link, as a row, in the order of discovery.
+    """Write every page, or every link, as a row.
 
+    Pages are in the order of discovery, links in the order in which their pages were finished.
     All rows are of one moment, also while the crawl runs; until the last is written its -wal file grows. In CSV,
     text that a spreadsheet would take for a formula has an apostrophe before it.
     """
