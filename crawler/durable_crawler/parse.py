@@ -14,10 +14,12 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import NamedTuple
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from durable_crawler.charsets import decode, encode_query
+from durable_crawler.latest import Latest
 from durable_crawler.parse_guard import harmless
 from durable_crawler.robots_tags import directives
 from durable_crawler.traps import Trap, trap
@@ -43,6 +45,8 @@ _HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
 
 _MANY = 10_000  # nodes of which it pays to free each as soon as it was seen
 
+_FEW_FOREIGN = 64  # svg and math elements, each of which is gone through when all are searched, one in the other
+
 _NO_REFERENCE = "\0"  # no attribute has it: the HTML tokenizer replaces NUL
 
 # Elements of SVG and MathML whose children are HTML again (WHATWG HTML section 13.1.2, integration points).
@@ -55,8 +59,7 @@ _REFERENCES = {"a": ("a", "href"), "area": ("area", "href"), "frame": ("frame", 
 _REFERENCES["next"] = ("link", "href")
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
+class Reference(NamedTuple):
     """A link as it stands in the page, for who reads about it; those that only repeat another are left out."""
 
     url: str
@@ -103,6 +106,12 @@ class Parsed:
     """The canonical URL that ``<link rel=canonical>`` names; empty where there is none."""
 
 
+Memo = Latest[tuple[str, str], str | Refusal | Trap]
+"""What references became, by what of their page's URL that depends on and as they are written: pages of one site have
+most of them in common.
+"""
+
+
 def media_type(content_type: str) -> str:
     """The type in a Content-Type value, lower case, without parameters; of several the last that is one."""
     types = [part.partition(";")[0].strip(" \t").lower() for part in content_type.split(",")]
@@ -125,18 +134,19 @@ def parse(
     follow: Collection[str] = FOLLOWED,
     references: bool = False,
     ids: bool = False,
+    memo: Memo | None = None,
 ) -> Parsed:
     """Reads an HTML document that came from the canonical ``url``. At most ``max_links`` links are kept.
 
     ``robots_tags`` are the values of its X-Robots-Tag; ``product`` is the token by which it may address us.
-    ``references`` and ``ids`` ask for what is called so in ``Parsed``.
+    ``references`` and ``ids`` ask for what is called so in ``Parsed``. ``memo`` changes nothing but the time it takes.
     """
     text, charset = decode(body, content_type)
     given = harmless(text)
     page = _Page(LexborHTMLParser(given))
     wishes = directives(robots_tags, page.robots_metas(), product)
     resolver = Resolver(page.base(url))
-    found = _Links(resolver, charset, max_links, references=references)
+    found = _Links(resolver, charset, max_links, references=references, memo=memo)
     for position, (raw, rel, node) in enumerate(page.references(follow)):
         found.add(raw, rel, node, position, followed="nofollow" not in rel and "nofollow" not in wishes)
     cut = len(given) < len(text)
@@ -160,8 +170,11 @@ def parse(
 class _Links:
     """Collects the distinct links of a page. A link that one reference wants to be followed is followed."""
 
-    def __init__(self, resolver: Resolver, charset: str, max_links: int, *, references: bool) -> None:
+    def __init__(
+        self, resolver: Resolver, charset: str, max_links: int, *, references: bool, memo: Memo | None
+    ) -> None:
         self._resolver = resolver
+        self._memo = memo if charset == "utf-8" else None  # in others, a query has other bytes
         self._charset = charset
         self._max_links = max_links
         # Raw references, by their hashes: pages repeat their navigation, and a look-up is cheaper than a resolution.
@@ -180,19 +193,34 @@ class _Links:
         if before or (before is not None and not followed):
             return
         self._seen[key] = followed
-        link = self._resolver.canonical(raw if self._charset == "utf-8" else encode_query(raw, self._charset))
-        reason = link if isinstance(link, Refusal) else trap(link)
-        if reason is not None:
-            self.refused[reason] += before is None
-        elif link in self.links:
+        link = self._resolved(raw)
+        if isinstance(link, Refusal | Trap):
+            self.refused[link] += before is None
+            return
+        if link in self.links:
             self.links[link] = self.links[link] or followed
         elif len(self.links) < self._max_links:
             self.links[link] = followed
         else:
             self.dropped.add(hash(link))
             return
-        if self._tell and reason is None and len(self.references) < self._max_links:
-            self._refer(str(link), raw, rel, node, position)
+        if self._tell and len(self.references) < self._max_links:
+            self._refer(link, raw, rel, node, position)
+
+    def _resolved(self, raw: str) -> str | Refusal | Trap:
+        depends_on = self._resolver.depends_on(raw) if self._memo is not None else ""
+        if self._memo is None or not depends_on:
+            return self._judged(raw)
+        key = (depends_on, raw)
+        link = self._memo.get(key)
+        if link is None:
+            link = self._judged(raw)
+            self._memo.put(key, link)
+        return link
+
+    def _judged(self, raw: str) -> str | Refusal | Trap:
+        link = self._resolver.canonical(raw if self._charset == "utf-8" else encode_query(raw, self._charset))
+        return link if isinstance(link, Refusal) else trap(link) or link
 
     def _refer(self, url: str, raw: str, rel: Sequence[str], node: LexborNode, position: int) -> None:
         fragment = raw.partition("#")[2].translate(_NOT_IN_URLS).strip(_TRIMMED)
@@ -233,7 +261,8 @@ class _Page:
 
     def __init__(self, tree: LexborHTMLParser) -> None:
         self._tree = tree
-        self._foreign = bool(tree.tags("svg") or tree.tags("math"))
+        self._foreign = len(tree.tags("svg")) + len(tree.tags("math"))
+        self._in_foreign: dict[str, bool] = {}
         self._known: dict[int, bool] = {}
 
     def base(self, url: str) -> str:
@@ -298,14 +327,14 @@ class _Page:
         else:
             nodes = self._tree.css(", ".join(f"{tag}[{attribute}]" for tag, attribute in kinds)) if kinds else []
         each = _each(nodes) if len(nodes) > _MANY else nodes
-        return filter(self.is_html, each) if self._foreign else each
+        return filter(self.is_html, each) if any(self._may_be_foreign(tag) for tag, _ in kinds) else each
 
     def is_html(self, node: LexborNode) -> bool:
         """Whether the element is in the HTML namespace, told from its ancestors: selectolax does not say.
 
         Every ancestor is judged once, or deep trees with many links would cost their product.
         """
-        if not self._foreign:
+        if not self._may_be_foreign(str(node.tag)):
             return True
         path: list[int] = []
         answer = True
@@ -324,6 +353,15 @@ class _Page:
             child, parent = parent, parent.parent
         self._known.update(dict.fromkeys(path, answer))
         return answer
+
+    def _may_be_foreign(self, tag: str) -> bool:
+        """Whether any element of this name is in SVG or MathML: most pictures have neither links nor titles."""
+        found = self._in_foreign.get(tag)
+        if found is None:
+            few = self._foreign <= _FEW_FOREIGN
+            found = self._foreign > 0 and (not few or self._tree.css_first(f"svg {tag}, math {tag}") is not None)
+            self._in_foreign[tag] = found
+        return found
 
 
 def _each(nodes: list[LexborNode]) -> Iterable[LexborNode]:

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import re
 
+from durable_crawler.parse_plain import NESTED, formatting_is_closed, tags_are_short
+
 MAX_DEPTH = 5_000
 """Elements within each other; browsers stop at 512."""
 MAX_STEPS = 100_000_000
@@ -175,6 +177,8 @@ def harmless(text: str) -> str:
     tags = text.count("<")
     if len(text) <= SHORT and tags <= 4 * FEW and tags - text.count("</") <= FEW:
         return text
+    if _is_plain(text, tags, tags - text.count("</")):
+        return text
     # Most of a page is closed as it should be, and taken out before the rest is gone through tag by tag.
     rest, leaves = text, 0
     for _ in range(3):
@@ -183,6 +187,12 @@ def harmless(text: str) -> str:
         if found * 16 < tags:
             break
     return text if leaves and len(_affordable(rest, leaves)) == len(rest) else _affordable(text, 0)
+
+
+def _is_plain(text: str, tags: int, starts: int) -> bool:
+    """Whether no tag can cost more than all limits allow: depth, elements and steps follow from the numbers of tags."""
+    few = tags * NESTED <= MAX_COPIES and starts + NESTED <= MAX_DEPTH and tags * (starts + NESTED) <= MAX_STEPS
+    return few and formatting_is_closed(text) and tags_are_short(text)
 
 
 def _affordable(text: str, leaves: int) -> str:

@@ -112,6 +112,16 @@ class Resolver:
             path = self._document.partition("?")[0]
             self._directory = path[: path.rindex("/") + 1]
 
+    def depends_on(self, raw: str) -> str:
+        """All of the base that the answer for ``raw`` can depend on: its origin or its directory; empty for all of it.
+
+        References that are resolved for one page are so for all pages of which this is the same.
+        """
+        if raw.startswith(("/", *_WEB)):
+            return self._origin
+        # What is trimmed from the front, "?" and "#": behind these, it may be a part of the document's own URL.
+        return self._directory if raw > "@" or "-" <= raw[:1] <= "9" else ""
+
     def canonical(self, raw: str) -> str | Refusal:
         """The same answer as ``canonical(raw, base)``."""
         reference = raw.partition("#")[0]

@@ -20,8 +20,9 @@ from durable_crawler.background import Background
 from durable_crawler.board import Board, Wait
 from durable_crawler.clock import Clock
 from durable_crawler.frontier import Attempt, Deferral, Frontier, HostState, Lease, Link, Result, Verdict
+from durable_crawler.latest import Latest
 from durable_crawler.outcomes import Fetched, Outcome, PageRecord, Stage
-from durable_crawler.parse import Parsed, parse
+from durable_crawler.parse import Memo, Parsed, parse
 from durable_crawler.robots import product_token
 from durable_crawler.robots_gate import PROXY_WAIT_MS, Allowed, Disallowed, RobotsGate, Unreachable
 from durable_crawler.scope import Scope
@@ -119,6 +120,7 @@ class Work:
         self._product = product_token(spec.fetch.user_agent)
         self._scope = Scope.of(spec)
         self._patterns = len(spec.scope.include) + len(spec.scope.exclude)
+        self._memo: Memo = Latest()
         self._approved = {host.authority: host.id for host in frontier.hosts.values()}
 
     async def page(self, job: Job) -> None:
@@ -249,7 +251,7 @@ class Work:
         if len(fetched.body) > BIG_BODY_BYTES:
             parsed, links = await self._beside(lambda: self._judged(call(), depth))
         else:
-            parsed = call()
+            parsed = call(memo=self._memo)
             judge = partial(self._judged, parsed, depth)
             many = len(self._wanted(parsed)) * self._patterns > MANY_COMPARISONS
             _, links = await self._beside(judge) if many else judge()

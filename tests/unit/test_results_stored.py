@@ -15,8 +15,8 @@ from tests.support.crawler import crawl, judge, rows
 from tests.support.website import Answer, Website, in_turn, page
 
 from durable_crawler.frontier.edges import DamagedError, Edges, Wording, has_id, next_wording, pack, pack_ids, unpack
-from durable_crawler.frontier.known import Latest
 from durable_crawler.frontier.reader import FrontierReader
+from durable_crawler.latest import Latest
 from durable_crawler.parse import FRAGMENT_MAX, IDS_MAX, TEXT_MAX, Parsed, Reference, parse
 from durable_crawler.results import reading
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from crawljob.exitcodes import ExitCode
 from crawljob.summary import Progress
@@ -84,8 +84,7 @@ class Lease:
     retries: int
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(NamedTuple):
     """A page to be added if it is not known yet; ``host_id`` is ``None`` where the spec does not cover it, and
     ``left_out`` says why."""
 

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from durable_crawler.frontier.edges import DamagedError, Edges, Wording, unpack
-from durable_crawler.frontier.known import Latest
+from durable_crawler.latest import Latest
 from durable_crawler.outcomes import Hop
 
 _WORDINGS = 50_000
