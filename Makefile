@@ -44,6 +44,14 @@ lint: $(DEV_READY) ## Check style and types: ruff, ruff format, mypy
 bench-frontier: $(DEV_READY) ## Measure what the frontier costs from 10 thousand to 1 million pages (15 minutes)
 	@$(BIN)/python -m benchmarks.frontier
 
+.PHONY: bench-large
+bench-large: $(DEV_READY) ## Measure 200,000 pages with 2 million known URLs: is the last tenth as cheap as the first? (15 minutes)
+	@$(BIN)/python -m benchmarks.large $(if $(PAGES),--pages $(PAGES))
+
+.PHONY: bench-hosts
+bench-hosts: $(DEV_READY) ## Measure whether a page costs the same among 100 and among 10,000 hosts (4 minutes)
+	@$(BIN)/python -m benchmarks.hosts
+
 .PHONY: bench-operator
 bench-operator: $(DEV_READY) ## Measure what the operator costs with 1,000 CrawlJobs at a real API server (10 minutes)
 	@$(BIN)/python -m benchmarks.operator $(if $(JOBS),--jobs $(JOBS))

@@ -1,4 +1,4 @@
-"""Whether a page costs the same at the end of a large crawl as at its beginning, and fits in its memory. ``make bench-large``.
+"""Whether a page costs the same at the end of a large crawl as at its beginning, in little memory. ``make bench-large``.
 
 200,000 pages over 64 hosts are read; ten times as many are known when the page limit ends the crawl. The crawler runs
 as it is, durable, with robots.txt obeyed and links stored, and is killed when its resident memory exceeds the limit
@@ -77,7 +77,7 @@ class Crawler:
 
     def _progress(self) -> int:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/progress", timeout=5) as answer:  # noqa: S310
+            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/progress", timeout=5) as answer:
                 self._done = json.load(answer)["done"]
         except OSError:
             pass  # not yet, or not any more
@@ -115,7 +115,8 @@ def main() -> int:
     ratio = parts[0]["cpu_ms_per_page"] / parts[-1]["cpu_ms_per_page"]
     _show(console, parts)
     peak = max(sample.rss for sample in samples)
-    console.print(f"known {known:,} URLs, done {counts.done:,}; frontier {size / 2**20:.0f} MiB, {size / known:.0f} bytes a URL")
+    console.print(f"known {known:,} URLs, done {counts.done:,}")
+    console.print(f"frontier {size / 2**20:.0f} MiB, {size / known:.0f} bytes a URL")
     console.print(f"last tenth at {ratio:.2f} of the first (at least {FLAT}); peak {peak:.0f} MiB of {options.limit}")
     RESULTS.parent.mkdir(exist_ok=True)
     kept = {"pages": options.pages, "known": known, "bytes": size, "peak_mib": peak, "ratio": ratio, "tenths": parts}
@@ -130,7 +131,12 @@ def _crawl(folder: Path, options: argparse.Namespace, port: int) -> tuple[list[S
         "fetch": {"workers": 16, "perHost": 2},
         "network": {"allowCIDRs": ["127.0.0.0/8"]},
     }
-    body = {"apiVersion": "durable-crawler.io/v1alpha1", "kind": "CrawlJob", "metadata": {"name": "large"}, "spec": spec}
+    body = {
+        "apiVersion": "durable-crawler.io/v1alpha1",
+        "kind": "CrawlJob",
+        "metadata": {"name": "large"},
+        "spec": spec,
+    }
     file = folder / "crawljob.yaml"
     file.write_text(yaml.safe_dump(body))
     listen = _free_port()
@@ -152,7 +158,10 @@ def _crawl(folder: Path, options: argparse.Namespace, port: int) -> tuple[list[S
             if time.monotonic() - told > 30 and samples:
                 told = time.monotonic()
                 last = samples[-1]
-                print(f"{last.done:,} pages, {last.cpu / max(last.done, 1) * 1000:.2f} ms CPU a page, {last.rss:.0f} MiB", file=sys.stderr)
+                print(
+                    f"{last.done:,} pages, {last.cpu / max(last.done, 1) * 1000:.2f} ms CPU a page, {last.rss:.0f} MiB",
+                    file=sys.stderr,
+                )
             time.sleep(SAMPLE_SECONDS)
     finally:
         if crawler.process.poll() is None:

@@ -1,13 +1,14 @@
 """Which hosts may be asked for pages now: slots in use, gates, gaps between starts, and whose turn it is.
 
 Pure bookkeeping in the process, used by ``engine`` and ``work``; what must survive a crash is in the frontier as well.
-A host that must wait is left out of the next claim: it holds no worker and delays nobody (law L7). Times are monotonic
-seconds unless they say otherwise.
+A host that must wait is left out of the next claim: it holds no worker and delays nobody (law L7). Nothing here looks
+at all hosts: whatever changes for one of them moves that one to its place in ``turns``. Times are monotonic seconds
+unless they say otherwise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from enum import StrEnum
 
@@ -18,6 +19,7 @@ from durable_crawler.clock import Clock
 from durable_crawler.frontier.model import Host
 from durable_crawler.politeness import OPENINGS_TO_GIVE_UP, Pace
 from durable_crawler.settle import Effect
+from durable_crawler.turns import Turns
 
 PROVEN_ANSWERS = 2
 """Good answers in a run after which a host counts as one that answers."""
@@ -54,6 +56,10 @@ class Board:
         self._delay = seconds(spec.politeness.delay)
         self._max_crawl_delay = seconds(spec.politeness.max_crawl_delay)
         now, now_ms = clock.monotonic(), clock.wall_ms()
+        self._now = now  # of the last look at the gates
+        self._turns = Turns()
+        self._stocked: set[int] = set()
+        self._news: dict[int, tuple[Wait, float] | None] = {}
         self._closed_until: dict[int, float] = {}
         self._closed_for: dict[int, Wait] = {}
         self._paces: dict[int, Pace] = {}
@@ -68,21 +74,34 @@ class Board:
         self._incidents: dict[int, float] = {}  # when the latest began
         self._crawl_delays: dict[int, float] = {}
         self.dead: set[int] = set()
-        """Hosts that were given up; whoever reads it closes what waits for them."""
+        """Hosts that were given up."""
+        self.unburied: set[int] = set()
+        """Of them those of which pages may still wait; whoever reads it closes these pages and takes the host out."""
         self._answers: dict[int, int] = {}  # good ones in this run
         self._in_flight: dict[int, int] = {}
         self._started: dict[int, float] = {}
         self._sent: dict[int, float] = {}
         self._turn: dict[int, int] = {}
-        self._turns = 0
+        self._turns_taken = 0
+
+    def stock(self, host: int, *, has_pages: bool) -> None:
+        """Whether ``host`` has pages that may be asked for."""
+        if has_pages:
+            self._stocked.add(host)
+            if host in self.dead:
+                self.unburied.add(host)
+        else:
+            self._stocked.discard(host)
+        self._place(host)
 
     def took(self, host: int, now: float) -> None:
         """A page of ``host`` is being worked on."""
         self._in_flight[host] = self._in_flight.get(host, 0) + 1
-        self._turns += 1
-        self._turn[host] = self._turns
+        self._turns_taken += 1
+        self._turn[host] = self._turns_taken
         self._started[host] = now
         self._keep_gap(host)
+        self._place(host)
 
     def turn(self, host: int, now: float) -> float:
         """Take the turn of a request to ``host``, a redirect's too: 0 where it is sent now, else the seconds to wait.
@@ -103,6 +122,7 @@ class Board:
             self._in_flight[host] = left
         else:
             del self._in_flight[host]
+        self._place(host)
 
     def asked(self, host: int, now: float, crawl_delay: float | None) -> None:
         """The robots.txt of ``host`` is known; its first page goes on, the others keep their distance."""
@@ -111,6 +131,7 @@ class Board:
             self._crawl_delays[host] = crawl_delay
             self._started[host] = now
             self._keep_gap(host)
+        self._place(host)
 
     def behaved(
         self,
@@ -153,16 +174,18 @@ class Board:
         elif not known:
             self._incidents[host] = now
         self._paces[host] = pace
-        self.dead.add(host) if pace.dead else self.dead.discard(host)
+        self._count_as_dead(host, dead=pace.dead)
         if close_for:
             self.close(host, now + close_for, why)
             self._left_alone_until[host] = max(now + close_for, self._left_alone_until.get(host, 0.0))
+        self._place(host)
         return bool(close_for) or pace.kept != before.kept
 
     def close(self, host: int, until: float, why: Wait) -> None:
         """No page of ``host`` before ``until``; a gate is only ever moved further away."""
         if until > self._closed_until.get(host, 0.0):
             self._closed_until[host], self._closed_for[host] = until, why
+            self._place(host)
 
     def closed_until(self, host: int) -> float:
         """When the gate of ``host`` opens, or has opened."""
@@ -185,34 +208,62 @@ class Board:
         now_ms = clock.wall_ms()
         return {host: now_ms + round(gap * 1000) for host in hosts if (gap := self.gap(host))}
 
-    def wants(self, stocked: Collection[int], free: int, now: float) -> dict[int, int]:
+    def wants(self, free: int, now: float) -> dict[int, int]:
         """Slots to ask for by host, ``free`` at most in all, those first whose last page is longest ago.
 
         Where there are several, those in trouble hold half of the workers at most: the others are for who answers.
         """
+        self._now = max(self._now, now)
+        for host in self._turns.opened(self._now):
+            self._place(host)
         wants: dict[int, int] = {}
-        several = len(self._in_flight.keys() | set(stocked)) > 1
-        left = max(0, self._for_troubled - self._held_in_trouble()) if several else free
-        for host in sorted(stocked, key=lambda host: self._turn.get(host, 0)):
-            if free <= 0:
-                break
+        left = max(0, self._for_troubled - self._held_in_trouble()) if self._several() else free
+        while free > 0 and (host := self._turns.take(troubled=left > 0)) is not None:
             troubled = self._in_trouble(host)
             slots = min(free, left if troubled else free, self._slots(host))
-            if slots > 0 and self.is_open(host, now):
-                wants[host] = slots
-                free -= slots
-                left -= slots if troubled else 0
+            wants[host] = slots
+            free -= slots
+            left -= slots if troubled else 0
+        for host in wants:
+            self._place(host)  # where it was: this was only a question
         return wants
 
-    def waiting(self, stocked: Collection[int], now: float) -> list[tuple[Wait, float]]:
-        """The closed gates of hosts with pages: why each is, and until when."""
-        closed = ((host, self.closed_until(host)) for host in stocked)
-        return [(self._closed_for[host], until) for host, until in closed if until > now]
+    def waiting(self) -> dict[int, tuple[Wait, float] | None]:
+        """What is new since the last time: gates of hosts with pages that were closed, why and until when; ``None`` for
+        a host of which no page waits any more. That a gate has opened in time is no news.
+        """
+        news, self._news = self._news, {}
+        return news
 
-    def next_opening(self, stocked: Collection[int], now: float) -> float | None:
-        """When the next closed gate of a host with pages opens; ``None`` if none is closed."""
-        times = (self.closed_until(host) for host in stocked)
-        return min((time for time in times if time > now), default=None)
+    def next_opening(self) -> float | None:
+        """When the next gate opens that ``wants`` found closed, of a host with pages; ``None`` if there is none."""
+        return self._turns.next_opening()
+
+    def _place(self, host: int) -> None:
+        """Put ``host`` where it belongs now. To be called whenever anything changes that is asked here."""
+        until = self.closed_until(host)
+        if host not in self._stocked:
+            if self._turns.leave(host):
+                self._news[host] = None
+        elif until > self._now:
+            if self._turns.shut(host, until):
+                self._news[host] = self._closed_for[host], until
+        elif self._slots(host) > 0:
+            self._turns.ready(host, self._turn.get(host, 0), troubled=self._in_trouble(host))
+        else:
+            self._turns.leave(host)
+
+    def _several(self) -> bool:
+        """Whether more than one host has pages, in flight or waiting."""
+        return len(self._stocked) + sum(host not in self._stocked for host in self._in_flight) > 1
+
+    def _count_as_dead(self, host: int, *, dead: bool) -> None:
+        if dead and host not in self.dead:
+            self.dead.add(host)
+            self.unburied.add(host)
+        elif not dead and host in self.dead:
+            self.dead.discard(host)
+            self.unburied.discard(host)
 
     def _held_in_trouble(self) -> int:
         """How many workers hosts in trouble hold."""

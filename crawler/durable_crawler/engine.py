@@ -8,7 +8,7 @@ page is claimed only for a free worker and a free slot of its host, so nothing i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 from crawljob.spec import CrawlJobSpec
@@ -39,8 +39,11 @@ class Observer(Records, Protocol):
         """How many pages are being worked on."""
         ...
 
-    def waiting(self, hosts: Sequence[tuple[Wait, float]]) -> None:
-        """The hosts with pages that may not be asked yet: why each waits, and until when (monotonic seconds)."""
+    def waiting(self, hosts: Mapping[int, tuple[Wait, float] | None]) -> None:
+        """Hosts with pages that may not be asked yet, where that is news: why, and until when (monotonic seconds).
+
+        ``None`` for one that does not wait any more although its time has not come.
+        """
         ...
 
 
@@ -65,6 +68,8 @@ class Engine:
         self._observer = observer
         self._clock = clock
         self._board = Board(spec, frontier.hosts.values(), clock, robots=robots is not None)
+        for host in frontier.stocked:
+            self._board.stock(host, has_pages=True)
         self._work = Work(
             spec,
             frontier,
@@ -79,7 +84,6 @@ class Engine:
         self._jobs: dict[int, Job] = {}
         self._wake = asyncio.Event()
         self._suspects = False
-        self._buried: set[int] = set()
         self._failure: BaseException | None = None
         self._full: FrontierFullError | None = None
 
@@ -133,9 +137,10 @@ class Engine:
         free = self._free()
         if free <= 0:
             return
+        self._take_stock()
         await self._bury_the_dead()
         snapshot = self._frontier.snapshot
-        wants = self._board.wants(self._frontier.stocked, free, self._clock.monotonic())
+        wants = self._wants(free)
         due = snapshot.next_due_ms is not None and snapshot.next_due_ms <= self._clock.wall_ms()
         if not (wants or due or snapshot.leased > len(self._jobs)):
             return
@@ -158,21 +163,29 @@ class Engine:
                 late.append(lease)
         if late:
             await self._frontier.release(late)
-        free = self._free()
-        if self._board.wants(self._frontier.stocked, free, self._clock.monotonic()).keys() - wants.keys():
+        if self._wants(self._free()).keys() - wants.keys() or self._board.unburied:
             self._wake.set()  # hosts that this claim did not ask for: stocked by it, or it left workers free after all
-        if self._board.dead.intersection(self._frontier.stocked):
-            self._wake.set()
+
+    def _wants(self, free: int) -> dict[int, int]:
+        """What the hosts that have pages now may be asked for."""
+        self._take_stock()
+        return self._board.wants(free, self._clock.monotonic())
+
+    def _take_stock(self) -> None:
+        """Tell the board which hosts have pages now, or have none left, since it was told last."""
+        stocked = self._frontier.stocked
+        for host in self._frontier.restocked():
+            self._board.stock(host, has_pages=host in stocked)
 
     async def _bury_the_dead(self) -> None:
         """Close all that waits for hosts that were given up; one commit each, however many pages.
 
         Once for those that are deferred, too, and again for what was in flight then.
         """
-        self._buried &= self._board.dead
-        for host in [host for host in self._board.dead if host not in self._buried or host in self._frontier.stocked]:
-            self._buried.add(host)
+        for host in sorted(self._board.unburied):
             await self._frontier.close_host(host, Outcome.HOST_DEAD, "the host could not be connected to")
+            if host not in self._frontier.stocked:
+                self._board.unburied.discard(host)
 
     def _free(self) -> int:
         """How many pages may be claimed."""
@@ -199,15 +212,15 @@ class Engine:
     async def _something_to_do(self) -> None:
         """Wait for a page to settle, a retry to be due, a gate to open; or for the stop."""
         now = self._clock.monotonic()
-        if self._board.wants(self._frontier.stocked, self._free(), now):
+        if self._wants(self._free()):
             return  # a gate opened since the claim looked: nothing else would tell
         snapshot = self._frontier.snapshot
-        self._observer.waiting(self._board.waiting(self._frontier.stocked, now))
+        self._observer.waiting(self._board.waiting())
         waits = []
         if self._free() > 0:
             if snapshot.next_due_ms is not None:
                 waits.append((snapshot.next_due_ms - self._clock.wall_ms()) / 1000)
-            opening = self._board.next_opening(self._frontier.stocked, now)
+            opening = self._board.next_opening()
             if opening is not None:
                 waits.append(opening - now)
             if snapshot.leased > len(self._jobs):
@@ -268,7 +281,7 @@ class Engine:
 
     async def _drain(self, stop: Stop) -> None:
         """Let pages in flight settle, for a while; not after a failure, nor when asked a second time."""
-        self._observer.waiting(())  # nobody waits for a host any more
+        self._observer.waiting(self._board.waiting() | dict.fromkeys(self._frontier.hosts))  # nobody waits any more
         urgent = asyncio.create_task(self._wake_on(stop.urgent), name="urgent stop watch")
         try:
             async with asyncio.timeout(DRAIN_SECONDS):

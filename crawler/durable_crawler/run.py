@@ -11,7 +11,7 @@ import logging
 import os
 import random
 import sys
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -200,7 +200,7 @@ class _Observer:
     def working(self, pages: int) -> None:
         self.stats.in_flight = pages
 
-    def waiting(self, hosts: Sequence[tuple[Wait, float]]) -> None:
+    def waiting(self, hosts: Mapping[int, tuple[Wait, float] | None]) -> None:
         self.stats.host_waits.look(hosts)
 
 

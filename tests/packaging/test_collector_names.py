@@ -128,7 +128,7 @@ async def test_the_crawlers_metrics_are_the_same_in_both(collector: RealCollecto
         stages = (Stage("fetch", 0, 30_000_000),)
         stats.page_settled(PageRecord(url, "site.test", 0, 1, "done", fetched, stages))
     stats.flush(0.004, ["claim", "finish"])
-    stats.host_waits.look([(Wait.BACKOFF, 0.0)])
+    stats.host_waits.look({1: (Wait.BACKOFF, 0.0)})
     sending = Telemetry(Spec(endpoint=collector.endpoint), stats, SystemClock(), ENVIRON, metrics_interval=0.2)
     sending.start()
     await scrape(collector.metrics, "crawler_completed")

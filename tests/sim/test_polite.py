@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -124,7 +124,7 @@ class Silent:
     def working(self, pages: int) -> None:
         """Nothing."""
 
-    def waiting(self, hosts: Sequence[tuple[Wait, float]]) -> None:
+    def waiting(self, hosts: Mapping[int, tuple[Wait, float] | None]) -> None:
         """Nothing."""
 
 

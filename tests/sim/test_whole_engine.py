@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
@@ -53,8 +53,8 @@ class Seen:
     def working(self, pages: int) -> None:
         self.most_working = max(self.most_working, pages)
 
-    def waiting(self, hosts: Sequence[tuple[Wait, float]]) -> None:
-        assert all(isinstance(why, Wait) for why, _ in hosts)
+    def waiting(self, hosts: Mapping[int, tuple[Wait, float] | None]) -> None:
+        assert all(gate is None or isinstance(gate[0], Wait) for gate in hosts.values())
 
 
 @dataclass

@@ -132,6 +132,7 @@ class MemoryFrontier:
         self.again = self._try_again(admission.restart_request)
         self._hosts = self._admit(admission)
         self._snapshot = memory.snapshot()
+        self._told: set[int] = set()
 
     @classmethod
     async def open(cls, memory: Memory, admission: Admission, *, max_pages: int, clock: Clock) -> Self:
@@ -156,6 +157,10 @@ class MemoryFrontier:
     def stocked(self) -> Collection[int]:
         affordable = self._snapshot.counted < self._max_pages
         return {page.host_id for page in self._memory.in_state("pending") if page.counted or affordable}
+
+    def restocked(self) -> Collection[int]:
+        before, self._told = self._told, set(self.stocked)
+        return before ^ self._told
 
     @property
     def hosts(self) -> Mapping[int, Host]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from tests.support.clock import ManualClock
@@ -20,28 +21,35 @@ def board(clock: ManualClock, *hosts: Host, robots: bool = False, per_host: int 
     return Board(spec, hosts or (Host(ONE, "a.example", 0), Host(TWO, "b.example", 0)), clock, robots=robots)
 
 
+def wants(own: Board, stocked: Collection[int], free: int, now: float) -> dict[int, int]:
+    """Where exactly these hosts have pages."""
+    for host in (ONE, TWO):
+        own.stock(host, has_pages=host in stocked)
+    return own.wants(free, now)
+
+
 def test_free_workers_are_shared_by_turns() -> None:
     clock = ManualClock()
     now, own = clock.monotonic(), board(clock)
-    assert own.wants([ONE, TWO], 3, now) == {ONE: 2, TWO: 1}
+    assert wants(own, [ONE, TWO], 3, now) == {ONE: 2, TWO: 1}
     own.took(ONE, now)
-    assert own.wants([ONE, TWO], 3, now) == {TWO: 2, ONE: 1}
-    assert own.wants([ONE, TWO], 9, now) == {TWO: 2, ONE: 1}
+    assert wants(own, [ONE, TWO], 3, now) == {TWO: 2, ONE: 1}
+    assert wants(own, [ONE, TWO], 9, now) == {TWO: 2, ONE: 1}
     own.took(ONE, now)
-    assert own.wants([ONE, TWO], 9, now) == {TWO: 2}
+    assert wants(own, [ONE, TWO], 9, now) == {TWO: 2}
     own.gave_back(ONE)
-    assert own.wants([ONE], 9, now) == {ONE: 1}
-    assert own.wants([ONE, TWO], 0, now) == {}
+    assert wants(own, [ONE], 9, now) == {ONE: 1}
+    assert wants(own, [ONE, TWO], 0, now) == {}
 
 
 def test_one_page_asks_for_the_robots_txt_of_all() -> None:
     clock = ManualClock()
     now, own = clock.monotonic(), board(clock, robots=True, per_host=8)
-    assert own.wants([ONE], 9, now) == {ONE: 1}
+    assert wants(own, [ONE], 9, now) == {ONE: 1}
     own.took(ONE, now)
-    assert own.wants([ONE], 9, now) == {}
+    assert wants(own, [ONE], 9, now) == {}
     own.asked(ONE, now, None)
-    assert own.wants([ONE], 9, now) == {ONE: 7}
+    assert wants(own, [ONE], 9, now) == {ONE: 7}
 
 
 def test_a_crawl_delay_counts_from_the_page_that_learned_it() -> None:
@@ -51,11 +59,12 @@ def test_a_crawl_delay_counts_from_the_page_that_learned_it() -> None:
     clock.advance(3)
     now = clock.monotonic()
     own.asked(ONE, now, 0.5)
-    assert own.wants([ONE], 9, now) == {}
-    assert own.next_opening([ONE], now) == now + 0.5
-    assert own.wants([ONE], 9, now + 0.5) == {ONE: 1}
+    assert wants(own, [ONE], 9, now) == {}
+    assert own.next_opening() == now + 0.5
     own.asked(ONE, now + 0.4, 0.5)
-    assert own.next_opening([ONE], now) == now + 0.5, "it is known already"
+    assert own.next_opening() == now + 0.5, "it is known already"
+    assert wants(own, [ONE], 9, now + 0.5) == {ONE: 1}
+    assert own.next_opening() is None
 
 
 def test_a_longer_crawl_delay_than_the_spec_allows_is_cut() -> None:
@@ -68,13 +77,14 @@ def test_a_longer_crawl_delay_than_the_spec_allows_is_cut() -> None:
 def test_a_delay_is_a_gate_after_each_start() -> None:
     clock = ManualClock()
     now, own = clock.monotonic(), board(clock, delay="5s")
-    assert own.wants([ONE], 9, now) == {ONE: 1}
+    assert wants(own, [ONE], 9, now) == {ONE: 1}
     assert own.gates([ONE, TWO], clock) == dict.fromkeys((ONE, TWO), clock.wall_ms() + 5000)
     own.took(ONE, now)
     own.gave_back(ONE)
-    assert own.wants([ONE], 9, now + 4.9) == {}
-    assert own.waiting([ONE, TWO], now + 4.9) == [(Wait.DELAY, now + 5)]
-    assert own.wants([ONE], 9, now + 5) == {ONE: 1}
+    assert wants(own, [ONE], 9, now + 4.9) == {}
+    assert own.waiting() == {ONE: (Wait.DELAY, now + 5)}
+    assert own.waiting() == {}, "that is known"
+    assert wants(own, [ONE], 9, now + 5) == {ONE: 1}
 
 
 def test_without_a_gap_nothing_is_kept() -> None:
@@ -102,10 +112,13 @@ def test_scenario_09_failures_in_parallel_are_one_incident() -> None:
 def test_a_gate_is_only_ever_moved_further_away() -> None:
     clock = ManualClock()
     now, own = clock.monotonic(), board(clock)
+    own.stock(ONE, has_pages=True)
     own.close(ONE, now + 9, Wait.ROBOTS)
     own.close(ONE, now + 1, Wait.PROXY)
-    assert own.waiting([ONE], now) == [(Wait.ROBOTS, now + 9)]
+    assert own.waiting() == {ONE: (Wait.ROBOTS, now + 9)}
     assert own.closed_until(ONE) == now + 9
+    own.stock(ONE, has_pages=False)
+    assert own.waiting() == {ONE: None}, "nobody waits for it any more"
 
 
 def test_an_open_circuit_lets_one_page_find_out() -> None:
@@ -114,9 +127,9 @@ def test_an_open_circuit_lets_one_page_find_out() -> None:
     for _ in range(FAILURES_TO_OPEN):
         own.behaved(ONE, Effect.UNCONNECTED, now, None)
     assert not own.is_open(ONE, now + OPEN_FIRST - 0.1)
-    assert own.wants([ONE], 9, now + OPEN_FIRST) == {ONE: 1}
+    assert wants(own, [ONE], 9, now + OPEN_FIRST) == {ONE: 1}
     own.behaved(ONE, Effect.ANSWERED, now + OPEN_FIRST, None)
-    assert own.wants([ONE], 9, now + OPEN_FIRST) == {ONE: 8}
+    assert wants(own, [ONE], 9, now + OPEN_FIRST) == {ONE: 8}
 
 
 def test_what_the_frontier_remembers_holds_after_a_restart() -> None:
@@ -183,18 +196,18 @@ def test_pages_that_hang_in_parallel_count_once() -> None:
 def test_hosts_in_trouble_hold_half_of_the_workers_where_there_are_several() -> None:
     clock = ManualClock()
     now, own = clock.monotonic(), board(clock, per_host=12)  # of 16 workers
-    assert own.wants([ONE], 16, now) == {ONE: 12}, "nobody else wants them"
+    assert wants(own, [ONE], 16, now) == {ONE: 12}, "nobody else wants them"
     for _ in range(PROVEN_ANSWERS):
         own.behaved(TWO, Effect.ANSWERED, now, None)
-    assert own.wants([ONE, TWO], 16, now) == {ONE: 8, TWO: 8}
+    assert wants(own, [ONE, TWO], 16, now) == {ONE: 8, TWO: 8}
     for _ in range(7):
         own.took(ONE, now)
     own.took(TWO, now)
-    assert own.wants([ONE], 8, now) == {ONE: 1}, "the one that answers is soon back for more"
+    assert wants(own, [ONE], 8, now) == {ONE: 1}, "the one that answers is soon back for more"
     own.gave_back(TWO)
     for _ in range(PROVEN_ANSWERS):
         own.behaved(ONE, Effect.ANSWERED, now, None)
     own.took(TWO, now)
-    assert own.wants([ONE], 8, now) == {ONE: 5}
+    assert wants(own, [ONE], 8, now) == {ONE: 5}
     own.behaved(ONE, Effect.FALTERED, now, None)
-    assert own.wants([ONE], 8, now) == {ONE: 1}
+    assert wants(own, [ONE], 8, now) == {ONE: 1}

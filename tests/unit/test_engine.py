@@ -6,7 +6,7 @@ import asyncio
 import signal
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -96,8 +96,8 @@ class Seen:
     def working(self, pages: int) -> None:
         assert pages >= 0
 
-    def waiting(self, hosts: Sequence[tuple[Wait, float]]) -> None:
-        assert all(isinstance(why, Wait) for why, _ in hosts)
+    def waiting(self, hosts: Mapping[int, tuple[Wait, float] | None]) -> None:
+        assert all(gate is None or isinstance(gate[0], Wait) for gate in hosts.values())
 
     def settled(self) -> Counter[str]:
         return Counter(record.settled for record in self.records)

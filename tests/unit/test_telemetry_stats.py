@@ -180,7 +180,8 @@ def test_no_metric_has_more_than_fifty_series_whatever_a_web_answers() -> None:
             stats.page_settled(PageRecord(url, f"h{number}.test", 0, 1, "deferred", fetched, ()))
         stats.page_settled(PageRecord(url, f"h{number}.test", 0, 1, "released", None, ()))
         stats.page_settled(PageRecord(url, f"h{number}.test", 0, 1, "done", None, (), refused=outcome))
-    stats.host_waits.look([(why, stats._clock.monotonic() + 60) for why in Wait for _ in range(1000)])
+    waits = [(why, stats._clock.monotonic() + 60) for why in Wait for _ in range(1000)]
+    stats.host_waits.look(dict(enumerate(waits)))
     stats.flush(0.1, OPERATIONS * 100)
     series = {metric.name: len(values) for metric, values in collect(stats)}
     assert max(series.values()) <= 50, series
@@ -272,12 +273,12 @@ def test_hosts_wait_until_their_gates_open_whether_or_not_anybody_looks() -> Non
     clock = HandClock()
     stats = Stats(Progress, clock)
     now = clock.now
-    stats.host_waits.look([(Wait.DELAY, now + 5), (Wait.BACKOFF, now + 60), (Wait.BACKOFF, now + 60)])
+    stats.host_waits.look({1: (Wait.DELAY, now + 5), 2: (Wait.BACKOFF, now + 60), 3: (Wait.BACKOFF, now + 60)})
     assert stats.host_waits.hosts() == {**dict.fromkeys(Wait, 0), Wait.DELAY: 1, Wait.BACKOFF: 2}
     clock.now = now + 20
     assert stats.host_waits.hosts() == {**dict.fromkeys(Wait, 0), Wait.BACKOFF: 2}
     assert stats.host_waits.seconds() == {**dict.fromkeys(Wait, 0.0), Wait.DELAY: 5.0, Wait.BACKOFF: 40.0}
-    stats.host_waits.look([(Wait.ROBOTS, now + 300)])  # pages of the others were closed meanwhile
+    stats.host_waits.look({2: None, 3: None, 4: (Wait.ROBOTS, now + 300)})  # pages of the others were closed meanwhile
     clock.now = now + 50
     expected = {**dict.fromkeys(Wait, 0.0), Wait.DELAY: 5.0, Wait.BACKOFF: 40.0, Wait.ROBOTS: 30.0}
     assert stats.host_waits.seconds() == expected
@@ -291,7 +292,7 @@ def test_the_time_that_hosts_waited_never_goes_down() -> None:
     for step in range(1000):
         clock.now += 0.3 * (step % 5)
         if step % 3 == 0:
-            stats.host_waits.look([(Wait.DELAY, clock.now + number % 4) for number in range(step % 7)])
+            stats.host_waits.look({number: (Wait.DELAY, clock.now + number % 4) for number in range(step % 7)})
         after = stats.host_waits.seconds()[Wait.DELAY]
         assert after >= before
         before = after

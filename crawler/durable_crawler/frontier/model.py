@@ -226,6 +226,11 @@ class Frontier(Protocol):
         """Ids of approved hosts that may have pending pages."""
         ...
 
+    def restocked(self) -> Collection[int]:
+        """Ids of hosts that were added to ``stocked`` or taken out since this was asked last: there may be thousands of
+        hosts, and a look at all of them for each page would be dear."""
+        ...
+
     @property
     def hosts(self) -> Mapping[int, Host]:
         """The approved hosts by id."""

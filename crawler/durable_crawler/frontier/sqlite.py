@@ -101,6 +101,7 @@ class SqliteFrontier:
         self._known = Known(0)
         self._snapshot = Snapshot(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, None)
         self._stocked = set(opened.stocked)
+        self._restocked: set[int] = set()
         self._hosts = {host.id: host for host in opened.hosts}
         self._verifying = False
         self._flusher: asyncio.Task[None] | None = None
@@ -152,6 +153,10 @@ class SqliteFrontier:
     @property
     def stocked(self) -> Collection[int]:
         return self._stocked
+
+    def restocked(self) -> Collection[int]:
+        changed, self._restocked = self._restocked, set()
+        return changed
 
     @property
     def hosts(self) -> Mapping[int, Host]:
@@ -220,6 +225,7 @@ class SqliteFrontier:
         """
         self._verifying, self._max_pages = True, _UNLIMITED
         hosts: tuple[Host, ...] = await self._ask(group.AdmitExternal(self._future(), max_hosts, max_links))
+        self._restocked = self._stocked | {host.id for host in hosts}
         self._hosts = {host.id: host for host in hosts}
         self._stocked = set(self._hosts)
         return bool(hosts)
@@ -313,14 +319,20 @@ class SqliteFrontier:
         terms = group.Terms(self._opened.epoch, self._clock.wall_ms(), LEASE_MS, self._max_pages, self._known)
         flushed = await group.flush(self._run, operations, terms)
         self._snapshot = flushed.snapshot
-        self._stocked |= flushed.stocked
-        self._stocked -= flushed.drained
-        self._stocked &= self._hosts.keys()
+        self._take_stock(flushed)
         for operation, answer in flushed.answers:
             if not operation.answer.done():  # a worker that was cancelled does not wait any more
                 operation.answer.set_result(answer)
         self.on_flush(self._clock.monotonic() - started, [operation.name for operation in operations])
         await self._checkpoint()
+
+    def _take_stock(self, flushed: group.Flushed) -> None:
+        """Note which hosts have pending pages now. Nothing here looks at more hosts than the flush did."""
+        gained = {host for host in flushed.stocked - flushed.drained if host in self._hosts} - self._stocked
+        drained = flushed.drained & self._stocked
+        self._stocked |= gained
+        self._stocked -= drained
+        self._restocked |= gained | drained
 
     async def _checkpoint(self) -> None:
         """Move the WAL into the database from time to time; what a reader still needs stays until the next time."""
