@@ -9,7 +9,6 @@ take turns, round by round: read the ratios. Raw figures go to ``benchmarks/resu
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import random
 import signal

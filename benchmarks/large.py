@@ -1,4 +1,4 @@
-"""Whether a page costs the same at the end of a large crawl as at its beginning, in little memory. ``make bench-large``.
+"""Whether the last pages of a large crawl cost what the first ones do, in bounded memory. ``make bench-large`` runs it.
 
 200,000 pages over 64 hosts are read; ten times as many are known when the page limit ends the crawl. The crawler runs
 as it is, durable, with robots.txt obeyed and links stored, and is killed when its resident memory exceeds the limit
