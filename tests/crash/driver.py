@@ -91,11 +91,13 @@ def say(**what: object) -> None:
 
 def wrap_statements(hand: Hand) -> None:
     """Commits are named by what they hold; the statements between them are one transaction."""
-    run = SqliteFrontier._run
+    execute = SqliteFrontier._statement
     flush: set[str] = set()
     alone = {"checkpoint": "checkpoint", "last_checkpoint": "last checkpoint", "closed": "closing"}
 
-    async def wrapped(self: SqliteFrontier, name: str, parameters: Mapping[str, Any], *deadline: float) -> Any:
+    def wrapped(
+        self: SqliteFrontier, connection: sqlite3.Connection, name: str, parameters: Mapping[str, Any]
+    ) -> Sequence[Any]:
         if name == "begin":
             flush.clear()
         flush.add(name)
@@ -104,14 +106,14 @@ def wrap_statements(hand: Hand) -> None:
             steps = [f"{step} commit" for step in ("claim", "finish", "defer") if step in flush]
         for step in steps:
             hand.passes(f"before {step}")
-        rows = await run(self, name, parameters, *deadline)
+        rows = execute(self, connection, name, parameters)
         if name == "claim" and not rows:
             flush.discard("claim")
         for step in steps:
             hand.passes(f"after {step}")
         return rows
 
-    SqliteFrontier._run = wrapped  # type: ignore[method-assign, assignment]
+    SqliteFrontier._statement = wrapped  # type: ignore[method-assign]
 
 
 def wrap_checkpoint() -> None:

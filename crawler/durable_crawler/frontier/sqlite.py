@@ -13,10 +13,10 @@ import math
 import os
 import sqlite3
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import aiosqlite
 
@@ -45,10 +45,12 @@ from durable_crawler.logs import Limited
 from durable_crawler.outcomes import Outcome
 from durable_crawler.robots import KnownRobots
 
+T = TypeVar("T")
+
 _log = Limited(logging.getLogger(__name__), interval=60.0)
 
 DEADLINE_SECONDS = 2.0
-"""For each statement, waiting for a lock included (law L13)."""
+"""For each statement, waiting for a lock included (law L13); what runs longer is stopped within an eighth of it more."""
 
 DEADLINE_PARTS = 8
 """A deadline passes in so many parts: a process that was stopped meanwhile has missed one, the database none."""
@@ -74,6 +76,26 @@ MAX_LINKS_PER_FLUSH = 20_000
 """Links that one transaction takes on; more pages wait for the next, which is back-pressure, not a failure."""
 
 
+class _Connection(aiosqlite.Connection):
+    """One that takes on more than a statement at a time."""
+
+    async def call(self, function: Callable[[sqlite3.Connection], T]) -> T:
+        """Call ``function`` with the connection, in its thread. Raises ``ValueError`` when it is closed."""
+        answer: T = await self._execute(lambda: function(self._conn))
+        return answer
+
+
+def _at_once(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that waits for nothing, where there is no event loop."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        answer: T = end.value
+        return answer
+    coroutine.close()
+    raise RuntimeError("a transaction waited for something else than its statements")
+
+
 class SqliteFrontier:
     """Implements the port ``Frontier``. Make one with ``open``, and always ``close`` it: its thread is not a daemon."""
 
@@ -81,7 +103,7 @@ class SqliteFrontier:
         self,
         path: Path,
         opened: opening.Opened,
-        database: aiosqlite.Connection,
+        database: _Connection,
         lock: opening.Lock,
         *,
         max_pages: int,
@@ -98,6 +120,8 @@ class SqliteFrontier:
         self._turn = asyncio.Lock()
         self._failure: FrontierError | None = None
         self._closing = False
+        self._statements = 0
+        self._under_way: tuple[int, str] | None = None
         self._known = Known(0)
         self._snapshot = Snapshot(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, None)
         self._stocked = set(opened.stocked)
@@ -116,7 +140,7 @@ class SqliteFrontier:
         path, lock = opening.lock(path, clock.wall_ms())
         try:
             opened = await asyncio.to_thread(opening.prepare, path, admission, clock.wall_ms())
-            database = aiosqlite.Connection(lambda: opening.connect(path), iter_chunk_size=64)
+            database = _Connection(lambda: opening.connect(path), iter_chunk_size=64)
             try:
                 await database
                 frontier = cls(path, opened, database, lock, max_pages=max_pages, clock=clock)
@@ -317,7 +341,7 @@ class SqliteFrontier:
         if not operations:
             return
         terms = group.Terms(self._opened.epoch, self._clock.wall_ms(), LEASE_MS, self._max_pages, self._known)
-        flushed = await group.flush(self._run, operations, terms)
+        flushed = await self._transact(operations, terms)
         self._snapshot = flushed.snapshot
         self._take_stock(flushed)
         for operation, answer in flushed.answers:
@@ -373,16 +397,46 @@ class SqliteFrontier:
         return [operation for operation in operations if not isinstance(operation, group.Claim)]
 
     async def _run(self, name: str, parameters: Mapping[str, Any], deadline: float = DEADLINE_SECONDS) -> Sequence[Row]:
+        """One statement by itself."""
+        return await self._in_thread(lambda connection: self._statement(connection, name, parameters), deadline)
+
+    async def _transact(self, operations: Sequence[group.Operation], terms: group.Terms) -> group.Flushed:
+        """A whole flush in the database's thread: for each statement a hop there and back would cost more than most of
+        them do, and the interpreter's lock twice."""
+
+        def work(connection: sqlite3.Connection) -> group.Flushed:
+            async def run(name: str, parameters: Mapping[str, Any]) -> Sequence[Row]:
+                return self._statement(connection, name, parameters)
+
+            return _at_once(group.flush(run, operations, terms))
+
+        return await self._in_thread(work, DEADLINE_SECONDS)
+
+    def _statement(self, connection: sqlite3.Connection, name: str, parameters: Mapping[str, Any]) -> Sequence[Row]:
+        """Execute a statement, in the database's thread; whoever waits sees which one, and for how long."""
+        self._statements += 1
+        self._under_way = (self._statements, name)
+        try:
+            return connection.execute(STATEMENTS[name], dict(parameters)).fetchall()
+        finally:
+            self._under_way = None
+
+    async def _in_thread(self, work: Callable[[sqlite3.Connection], T], deadline: float) -> T:
+        """What ``work`` gives, called with the connection in its thread. ``deadline`` is for each of its statements."""
         try:
             async with self._turn:  # the deadline is the statement's own: one thread runs them one after the other
-                query = asyncio.ensure_future(self._database.execute_fetchall(STATEMENTS[name], dict(parameters)))
-                for _ in range(DEADLINE_PARTS):
-                    await asyncio.wait((query,), timeout=deadline / DEADLINE_PARTS)
-                    if query.done():
-                        return [tuple(row) for row in query.result()]
+                answer = asyncio.ensure_future(self._database.call(work))
+                seen, parts = self._under_way, 0
+                while parts < DEADLINE_PARTS:
+                    await asyncio.wait((answer,), timeout=deadline / DEADLINE_PARTS)
+                    if answer.done():
+                        return answer.result()
+                    parts = parts + 1 if seen is not None and self._under_way == seen else 0
+                    seen = self._under_way
                 # Cancelling the await alone would let the statement run on. What it did is unknown: the run ends.
-                query.cancel()
+                answer.cancel()
                 await self._database.interrupt()
+            name = seen[1] if seen is not None else ""
             raise FrontierBrokenError(f"{self._path}: the database did not answer within {deadline:g} s ({name})")
         except (sqlite3.Error, ValueError) as error:
             if isinstance(error, sqlite3.Error):
