@@ -50,10 +50,11 @@ T = TypeVar("T")
 _log = Limited(logging.getLogger(__name__), interval=60.0)
 
 DEADLINE_SECONDS = 2.0
-"""For each statement, waiting for a lock included (law L13); what runs longer is stopped within an eighth of it more."""
+"""For each statement, waiting for a lock included (law L13)."""
 
 DEADLINE_PARTS = 8
-"""A deadline passes in so many parts: a process that was stopped meanwhile has missed one, the database none."""
+"""A deadline passes in so many parts: a process that was stopped meanwhile has missed one, the database none. A statement
+is seen at the end of the part in which it began: it has its whole time, and up to one part more."""
 
 LEASE_MS = 120_000
 """How long a claim lasts without a renewal (law L5)."""
