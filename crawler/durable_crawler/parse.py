@@ -47,6 +47,8 @@ _MANY = 10_000  # nodes of which it pays to free each as soon as it was seen
 
 _FEW_FOREIGN = 64  # svg and math elements, each of which is gone through when all are searched, one in the other
 
+_LOOKED_AT = "a, area, base, frame, iframe, link, math, meta, svg, title"
+
 _NO_REFERENCE = "\0"  # no attribute has it: the HTML tokenizer replaces NUL
 
 # Elements of SVG and MathML whose children are HTML again (WHATWG HTML section 13.1.2, integration points).
@@ -106,6 +108,8 @@ class Parsed:
     """The canonical URL that ``<link rel=canonical>`` names; empty where there is none."""
 
 
+_REASONS = (Refusal, Trap)
+
 Memo = Latest[tuple[str, str], str | Refusal | Trap]
 """What references became, by what of their page's URL that depends on and as they are written: pages of one site have
 most of them in common.
@@ -143,11 +147,11 @@ def parse(
     """
     text, charset = decode(body, content_type)
     given = harmless(text)
-    page = _Page(LexborHTMLParser(given))
+    page = _Page(LexborHTMLParser(given), follow)
     wishes = directives(robots_tags, page.robots_metas(), product)
     resolver = Resolver(page.base(url))
     found = _Links(resolver, charset, max_links, references=references, memo=memo)
-    for position, (raw, rel, node) in enumerate(page.references(follow)):
+    for position, (raw, rel, node) in enumerate(page.references()):
         found.add(raw, rel, node, position, followed="nofollow" not in rel and "nofollow" not in wishes)
     cut = len(given) < len(text)
     return Parsed(
@@ -177,8 +181,8 @@ class _Links:
         self._memo = memo if charset == "utf-8" else None  # in others, a query has other bytes
         self._charset = charset
         self._max_links = max_links
-        # Raw references, by their hashes: pages repeat their navigation, and a look-up is cheaper than a resolution.
-        self._seen: dict[int, bool] = {}
+        # Raw references: pages repeat their navigation, and a look-up is cheaper than a resolution.
+        self._seen: dict[str, bool] = {}
         self.links: dict[str, bool] = {}
         self.dropped: set[int] = set()
         self.refused: Counter[Refusal | Trap] = Counter()
@@ -188,13 +192,12 @@ class _Links:
 
     def add(self, raw: str, rel: Sequence[str], node: LexborNode, position: int, *, followed: bool) -> None:
         """Takes a reference as it stands in the page."""
-        key = hash(raw)
-        before = self._seen.get(key)
+        before = self._seen.get(raw)
         if before or (before is not None and not followed):
             return
-        self._seen[key] = followed
+        self._seen[raw] = followed
         link = self._resolved(raw)
-        if isinstance(link, Refusal | Trap):
+        if isinstance(link, _REASONS):
             self.refused[link] += before is None
             return
         if link in self.links:
@@ -223,11 +226,14 @@ class _Links:
         return link if isinstance(link, Refusal) else trap(link) or link
 
     def _refer(self, url: str, raw: str, rel: Sequence[str], node: LexborNode, position: int) -> None:
-        fragment = raw.partition("#")[2].translate(_NOT_IN_URLS).strip(_TRIMMED)
-        fragment = fragment if len(fragment) <= FRAGMENT_MAX else ""
+        fragment = ""
+        if "#" in raw:
+            fragment = raw.partition("#")[2].translate(_NOT_IN_URLS).strip(_TRIMMED)
+            fragment = fragment if len(fragment) <= FRAGMENT_MAX else ""
         if (url, fragment) not in self._told:
             self._told.add((url, fragment))
-            self.references.append(Reference(url, fragment, _text(node), " ".join(rel)[:TEXT_MAX], position))
+            words = " ".join(rel)[:TEXT_MAX] if rel else ""
+            self.references.append(Reference(url, fragment, _text(node), words, position))
 
 
 # What the WHATWG URL parser takes out of its input, and away from its ends.
@@ -253,42 +259,57 @@ def _text(node: LexborNode) -> str:
 
 
 def _short(text: str) -> str:
+    if len(text) <= TEXT_MAX and text.isprintable() and "  " not in text:  # a space is the one white space it can have
+        return text.strip()
     return " ".join(text[: 16 * TEXT_MAX].split())[:TEXT_MAX].rstrip()
 
 
 class _Page:
-    """The elements of a tree that count. Looking for a tag that a page does not have costs next to nothing."""
+    """The elements of a tree that count."""
 
-    def __init__(self, tree: LexborHTMLParser) -> None:
+    def __init__(self, tree: LexborHTMLParser, follow: Collection[str]) -> None:
         self._tree = tree
-        self._foreign = len(tree.tags("svg")) + len(tree.tags("math"))
-        self._in_foreign: dict[str, bool] = {}
+        self._followed: list[LexborNode] = []
+        self._others: dict[str, list[LexborNode]] = {}
+        tags = {_REFERENCES[kind][0] for kind in follow}
+        for node in tree.css(_LOOKED_AT):  # one walk of the tree takes as long for all of them as for one
+            tag = str(node.tag)
+            if tag in tags:
+                self._followed.append(node)
+            if tag != "a":
+                self._others.setdefault(tag, []).append(node)
+        self._followed_tags = tags
+        self._foreign = (*self._tagged("svg"), *self._tagged("math"))
+        self._in_foreign: set[str] | None = None
         self._known: dict[int, bool] = {}
+
+    def _tagged(self, tag: str) -> Sequence[LexborNode]:
+        return self._others.get(tag, ())
 
     def base(self, url: str) -> str:
         """The document's base URL: that of the first HTML ``base`` with an href, or ``url``."""
-        for node in self._tree.tags("base"):
+        for node in self._tagged("base"):
             if "href" in node.attrs and self.is_html(node):
                 return document_base(node.attrs.sget("href"), url)
         return url
 
     def title(self) -> str:
         """The text of the first HTML ``title``, as ``document.title`` gives it, cut to ``TITLE_MAX``."""
-        for node in self._tree.tags("title"):
+        for node in self._tagged("title"):
             if self.is_html(node):
                 return " ".join(node.text()[: 16 * TITLE_MAX].split())[:TITLE_MAX].rstrip()
         return ""
 
     def robots_metas(self) -> Iterable[tuple[str, str]]:
         """Name and content of each HTML ``meta`` that has both."""
-        for node in self._tree.tags("meta"):
+        for node in self._tagged("meta"):
             name, content = node.attrs.sget("name", ""), node.attrs.sget("content", "")
             if name and content and self.is_html(node):
                 yield name, content
 
     def canonical(self, resolver: Resolver) -> str:
         """The first canonical URL that a ``link`` of the page names as its canonical one (RFC 6596)."""
-        for node in self._tree.tags("link"):
+        for node in self._tagged("link"):
             if "canonical" in node.attrs.sget("rel", "").lower().split() and self.is_html(node):
                 url = resolver.canonical(node.attrs.sget("href", ""))
                 if not isinstance(url, Refusal):
@@ -309,9 +330,16 @@ class _Page:
         found.pop("", None)
         return tuple(found)
 
-    def references(self, follow: Collection[str]) -> Iterable[tuple[str, Sequence[str], LexborNode]]:
-        """The references of the followed kinds in document order, each with the words of its rel and its element."""
-        for node in self._nodes(follow):
+    def references(self) -> Iterable[tuple[str, Sequence[str], LexborNode]]:
+        """The references of the followed kinds in document order, each with the words of its rel and its element.
+
+        To be asked for once: nodes of a page with very many links are freed as soon as each was seen.
+        """
+        many = len(self._followed) > _MANY
+        foreign = any(self._may_be_foreign(tag) for tag in self._followed_tags)
+        for node in _each(self._followed) if many else self._followed:
+            if foreign and not self.is_html(node):
+                continue
             attributes, tag = node.attrs, node.tag
             raw = attributes.sget("src" if tag in ("frame", "iframe") else "href", _NO_REFERENCE)
             if raw == _NO_REFERENCE:  # an href without a value is an empty one
@@ -319,15 +347,6 @@ class _Page:
             words = attributes.sget("rel").lower().split() if "rel" in attributes else ()
             if tag != "link" or "next" in words:
                 yield raw, words, node
-
-    def _nodes(self, follow: Collection[str]) -> Iterable[LexborNode]:
-        kinds = [_REFERENCES[kind] for kind in follow if self._tree.tags(_REFERENCES[kind][0])]
-        if kinds == [("a", "href")]:
-            nodes = self._tree.tags("a")
-        else:
-            nodes = self._tree.css(", ".join(f"{tag}[{attribute}]" for tag, attribute in kinds)) if kinds else []
-        each = _each(nodes) if len(nodes) > _MANY else nodes
-        return filter(self.is_html, each) if any(self._may_be_foreign(tag) for tag, _ in kinds) else each
 
     def is_html(self, node: LexborNode) -> bool:
         """Whether the element is in the HTML namespace, told from its ancestors: selectolax does not say.
@@ -356,12 +375,11 @@ class _Page:
 
     def _may_be_foreign(self, tag: str) -> bool:
         """Whether any element of this name is in SVG or MathML: most pictures have neither links nor titles."""
-        found = self._in_foreign.get(tag)
-        if found is None:
-            few = self._foreign <= _FEW_FOREIGN
-            found = self._foreign > 0 and (not few or self._tree.css_first(f"svg {tag}, math {tag}") is not None)
-            self._in_foreign[tag] = found
-        return found
+        if not self._foreign or len(self._foreign) > _FEW_FOREIGN:
+            return bool(self._foreign)
+        if self._in_foreign is None:
+            self._in_foreign = {str(node.tag) for picture in self._foreign for node in picture.css(_LOOKED_AT)}
+        return tag in self._in_foreign
 
 
 def _each(nodes: list[LexborNode]) -> Iterable[LexborNode]:
