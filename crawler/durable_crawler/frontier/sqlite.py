@@ -53,8 +53,8 @@ DEADLINE_SECONDS = 2.0
 """For each statement, waiting for a lock included (law L13)."""
 
 DEADLINE_PARTS = 8
-"""A deadline passes in so many parts: a process that was stopped meanwhile has missed one, the database none. A statement
-is seen at the end of the part in which it began: it has its whole time, and up to one part more."""
+"""A deadline passes in so many parts: a process that was stopped meanwhile has missed one, the database none. That in
+which a statement begins is not counted: it has its whole time, and up to a part more."""
 
 LEASE_MS = 120_000
 """How long a claim lasts without a renewal (law L5)."""
@@ -82,7 +82,7 @@ class _Connection(aiosqlite.Connection):
 
     async def call(self, function: Callable[[sqlite3.Connection], T]) -> T:
         """Call ``function`` with the connection, in its thread. Raises ``ValueError`` when it is closed."""
-        answer: T = await self._execute(lambda: function(self._conn))
+        answer: T = await self._execute(lambda: function(self._conn))  # type: ignore[no-untyped-call]
         return answer
 
 
