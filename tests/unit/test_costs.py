@@ -30,6 +30,7 @@ from durable_crawler.board import Wait
 from durable_crawler.clock import SystemClock
 from durable_crawler.engine import Engine
 from durable_crawler.frontier import Link, Result, SqliteFrontier
+from durable_crawler.frontier.database import Database
 from durable_crawler.frontier.opening import Admission
 from durable_crawler.outcomes import Fetched, Outcome, PageRecord
 from durable_crawler.robots_gate import RobotsGate
@@ -134,10 +135,10 @@ async def counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Counts:
 def _count(counted: Counts, patch: pytest.MonkeyPatch) -> None:
     loop = asyncio.get_running_loop()
     hop: Any = aiosqlite.Connection._execute
-    statement, start = SqliteFrontier._statement, threading.Thread.start
+    statement, start = Database._statement, threading.Thread.start
     in_executor, canonical = loop.run_in_executor, urls.Resolver.canonical
 
-    def run_statement(self: SqliteFrontier, connection: sqlite3.Connection, name: str, parameters: Any) -> Any:
+    def run_statement(self: Database, connection: sqlite3.Connection, name: str, parameters: Any) -> Any:
         if name == "begin":
             counted.statements.append([])
         if connection.in_transaction or name == "begin":
@@ -160,7 +161,7 @@ def _count(counted: Counts, patch: pytest.MonkeyPatch) -> None:
         counted.canonicalisations += 1
         return canonical(self, raw)
 
-    patch.setattr(SqliteFrontier, "_statement", run_statement)
+    patch.setattr(Database, "_statement", run_statement)
     patch.setattr(aiosqlite.Connection, "_execute", hops)
     patch.setattr(threading.Thread, "start", starts)
     patch.setattr(loop, "run_in_executor", runs_in_executor)
@@ -198,7 +199,7 @@ async def steps_per_page(path: Path, hosts: int, pages: int) -> float:
             return 0
 
         ids = list(frontier.hosts)
-        await frontier._database.set_progress_handler(count, STEP)
+        await frontier._database._connection.set_progress_handler(count, STEP)
         for number in range(ROUNDS):
             wants = {ids[(number * CLAIMED + turn) % hosts]: 1 for turn in range(CLAIMED)}
             own = [f"https://h0.example/new/{number}/{link}" for link in range(10)]
