@@ -214,8 +214,8 @@ class Board:
         Where there are several, those in trouble hold half of the workers at most: the others are for who answers.
         """
         self._now = max(self._now, now)
-        for host in self._turns.opened(self._now):
-            self._place(host)
+        for opened in self._turns.opened(self._now):
+            self._place(opened)
         wants: dict[int, int] = {}
         left = max(0, self._for_troubled - self._held_in_trouble()) if self._several() else free
         while free > 0 and (host := self._turns.take(troubled=left > 0)) is not None:

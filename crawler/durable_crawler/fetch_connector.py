@@ -11,6 +11,7 @@ import asyncio
 import re
 import socket
 import ssl
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from ipaddress import ip_address
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from aiohappyeyeballs import AddrInfoType
     from aiohttp.abc import ResolveResult
     from aiohttp.client import ClientTimeout
-    from aiohttp.client_reqrep import ClientRequest
+    from aiohttp.client_reqrep import ClientRequest, ConnectionKey
     from aiohttp.connector import Connection
     from aiohttp.tracing import Trace
 
@@ -42,6 +43,10 @@ async def at_once() -> None:
 
 BEFORE_SENDING: ContextVar[Callable[[], Awaitable[None]]] = ContextVar("before sending", default=at_once)
 """Awaited by the connector before each request of the context. The client has no place to hand it through."""
+
+IDLE_MAX = 256
+"""Idle connections that are kept, of all hosts together: each takes a descriptor, of which a process may have no more
+than 1024, and some 20 KB."""
 
 _END_OF_HEAD = re.compile(rb"\n\r?\n")
 
@@ -171,6 +176,24 @@ class Connector(aiohttp.TCPConnector):
         self._connect_timeout = connect_timeout
         self._tls_timeout = tls_timeout
         self._allowed = allowed
+        self._idle: OrderedDict[ResponseHandler, ConnectionKey] = OrderedDict()  # the longest idle first
+
+    def _release(self, key: ConnectionKey, protocol: ResponseHandler, *, should_close: bool = False) -> None:
+        """Take a connection back. aiohttp limits those in use, and keeps idle ones of however many hosts."""
+        super()._release(key, protocol, should_close=should_close)
+        if not protocol.is_connected():
+            return
+        self._idle[protocol] = key
+        self._idle.move_to_end(protocol)
+        while len(self._idle) > IDLE_MAX:
+            oldest, its_key = self._idle.popitem(last=False)
+            waiting = self._conns.get(its_key)  # the one that was given back first is the first of its host's
+            if not waiting or waiting[0][0] is not oldest:
+                continue  # in use again, or closed meanwhile
+            waiting.popleft()
+            if not waiting:
+                del self._conns[its_key]
+            oldest.close()
 
     async def connect(self, req: ClientRequest, traces: list[Trace], timeout: ClientTimeout) -> Connection:
         """A connection whose request may be sent: however long it took to come about, the turn is taken now."""

@@ -12,7 +12,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from durable_crawler.clock import Clock
 from durable_crawler.outcomes import Fetched, Outcome
@@ -30,7 +30,15 @@ PROXY_WAIT_MS = 30_000
 """Wait for a proxy that cannot be reached. It has the fault: it is waited for as long as the run lasts, and what is
 known of an origin stays as it was, so that none is given up for it."""
 
-_PARSED_KEPT = 512  # parsed files in memory; the others are read back from the frontier
+T = TypeVar("T")
+
+KNOWN_BYTES, _KNOWN_EACH = 8 * 1024 * 1024, 512
+"""Of files that are kept in memory, and what each counts besides its length; others are read back from the frontier."""
+
+_PARSED_BYTES, _PARSED_EACH = (
+    2 * 1024 * 1024,
+    4096,
+)  # the same of files whose rules are; these take several times as much
 
 
 class Store(Protocol):
@@ -74,6 +82,30 @@ class Unreachable:
 Verdict = Allowed | Disallowed | Unreachable
 
 
+class _Latest(Generic[T]):
+    """What was used last of each origin, up to a weight of all together; a thousand hosts may have large files."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._weight = 0
+        self._kept: OrderedDict[str, tuple[int, T]] = OrderedDict()
+
+    def get(self, origin: str) -> T | None:
+        kept = self._kept.get(origin)
+        if kept is None:
+            return None
+        self._kept.move_to_end(origin)
+        return kept[1]
+
+    def put(self, origin: str, value: T, weight: int) -> None:
+        before, _ = self._kept.pop(origin, (0, None))
+        self._kept[origin] = weight, value
+        self._weight += weight - before
+        while self._weight > self._limit and len(self._kept) > 1:
+            _, (forgotten, _) = self._kept.popitem(last=False)
+            self._weight -= forgotten
+
+
 class RobotsGate:
     """Verdicts for one run. ``fetch`` gets a robots.txt's URL and follows its redirects."""
 
@@ -82,8 +114,8 @@ class RobotsGate:
         self._store = store
         self._token = token
         self._clock = clock
-        self._known: dict[str, KnownRobots] = {}
-        self._parsed: OrderedDict[str, tuple[KnownRobots, Robots]] = OrderedDict()
+        self._known: _Latest[KnownRobots] = _Latest(KNOWN_BYTES)
+        self._parsed: _Latest[tuple[KnownRobots, Robots]] = _Latest(_PARSED_BYTES)
         self._causes: dict[str, str] = {}
         self._held_up: dict[str, Unreachable] = {}  # by the proxy
         self._asking: dict[str, asyncio.Lock] = {}
@@ -116,8 +148,9 @@ class RobotsGate:
         known = self._known.get(where)
         if known is None:
             return None
-        self._known[where] = known = _by_the_clock(known, now)
-        return known if now < known.expires_ms else None
+        if (judged := _by_the_clock(known, now)) is not known:
+            self._keep(judged)
+        return judged if now < judged.expires_ms else None
 
     async def _learn(self, where: str) -> KnownRobots | Unreachable:
         self._held_up.pop(where, None)
@@ -125,7 +158,7 @@ class RobotsGate:
         now = self._clock.wall_ms()
         if before is not None:
             before = _by_the_clock(before, now)
-            self._known[where] = before
+            self._keep(before)
             if before.expires_ms > now:
                 return before
         fetched = await self._fetch(f"{where}/robots.txt")
@@ -141,17 +174,17 @@ class RobotsGate:
         if known.failures:
             self._causes[where] = fetched.error
         await self._store.keep_robots(known)
-        self._known[where] = known
+        self._keep(known)
         return known
+
+    def _keep(self, known: KnownRobots) -> None:
+        self._known.put(known.origin, known, len(known.body) + _KNOWN_EACH)
 
     def _robots(self, known: KnownRobots) -> Robots:
         kept = self._parsed.get(known.origin)
         if kept is None or kept[0] is not known:
             kept = (known, Robots(known.body, self._token))
-            self._parsed[known.origin] = kept
-            if len(self._parsed) > _PARSED_KEPT:
-                self._parsed.popitem(last=False)
-        self._parsed.move_to_end(known.origin)
+            self._parsed.put(known.origin, kept, len(known.body) + _PARSED_EACH)
         return kept[1]
 
 

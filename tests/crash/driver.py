@@ -23,6 +23,7 @@ from durable_crawler import run as composition
 from durable_crawler.fetch import Fetcher
 from durable_crawler.fetch_connector import Connector
 from durable_crawler.frontier import SqliteFrontier, opening, sqlite
+from durable_crawler.frontier.database import Database
 from durable_crawler.outcomes import Fetched
 from durable_crawler.parse import Parsed, parse
 from durable_crawler.telemetry import Stats
@@ -91,12 +92,12 @@ def say(**what: object) -> None:
 
 def wrap_statements(hand: Hand) -> None:
     """Commits are named by what they hold; the statements between them are one transaction."""
-    execute = SqliteFrontier._statement
+    execute = Database._statement
     flush: set[str] = set()
     alone = {"checkpoint": "checkpoint", "last_checkpoint": "last checkpoint", "closed": "closing"}
 
     def wrapped(
-        self: SqliteFrontier, connection: sqlite3.Connection, name: str, parameters: Mapping[str, Any]
+        self: Database, connection: sqlite3.Connection, name: str, parameters: Mapping[str, Any]
     ) -> Sequence[Any]:
         if name == "begin":
             flush.clear()
@@ -113,7 +114,7 @@ def wrap_statements(hand: Hand) -> None:
             hand.passes(f"after {step}")
         return rows
 
-    SqliteFrontier._statement = wrapped  # type: ignore[method-assign]
+    Database._statement = wrapped  # type: ignore[method-assign]
 
 
 def wrap_checkpoint() -> None:

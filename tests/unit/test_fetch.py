@@ -7,7 +7,7 @@ import gzip
 import ssl
 import zlib
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from ipaddress import ip_network
 from tempfile import NamedTemporaryFile
@@ -19,6 +19,7 @@ from tests.support.codings import brotlied, zstded
 from tests.support.misbehaving import HTML_HEAD, Answer, Names, hang, page, site, then, to
 
 from crawljob.spec import Fetch
+from durable_crawler import fetch_connector
 from durable_crawler.access import Access
 from durable_crawler.clock import SystemClock
 from durable_crawler.fetch import ROBOTS_BYTES, Fetcher
@@ -107,6 +108,20 @@ async def test_connections_are_kept_and_cookies_are_not() -> None:
             assert (await client.fetch(here.url())).outcome is Outcome.OK
         assert here.connections == 1
         assert not any("cookie" in head.lower() for head in here.heads)
+
+
+async def test_idle_connections_of_many_hosts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes a descriptor; a crawl of a thousand hosts would run out of them."""
+    monkeypatch.setattr(fetch_connector, "IDLE_MAX", 3)
+    async with AsyncExitStack() as stack:
+        hosts = [await stack.enter_async_context(site({"/": page(b"")})) for _ in range(6)]
+        client = await stack.enter_async_context(fetcher())
+        for here in [*hosts, *reversed(hosts)]:
+            assert (await client.fetch(here.url())).outcome is Outcome.OK
+        assert [here.connections for here in hosts] == [2, 2, 2, 1, 1, 1], "the latest three are kept"
+        async with asyncio.timeout(5):
+            while sum(len(here.open) for here in hosts) > 3:
+                await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("content_type", ["Content-Type: image/png", "Content-Type:"])

@@ -11,6 +11,7 @@ from durable_crawler.outcomes import Fetched, Hop, Outcome
 from durable_crawler.robots import KnownRobots
 from durable_crawler.robots_gate import (
     CACHED_MS,
+    KNOWN_BYTES,
     PROXY_WAIT_MS,
     UNREACHABLE_WAITS_MS,
     Allowed,
@@ -288,3 +289,18 @@ async def test_what_is_learned_is_kept_before_it_is_believed() -> None:
     world.keep_robots = broken  # type: ignore[method-assign, assignment]
     with pytest.raises(OSError, match="disk"):
         await world.gate().verdict(f"{HERE}/a")
+
+
+async def test_large_files_of_many_hosts_are_bounded_in_memory_and_asked_for_once() -> None:
+    large = FILE + b"#" * (KNOWN_BYTES // 16)
+    world = World(Fetched("u", "u", Outcome.OK, 200, body=large))
+    gate = world.gate()
+    hosts = [f"https://h{number}.example" for number in range(40)]
+    for _ in range(2):
+        for host in hosts:
+            assert await gate.verdict(f"{host}/yes") == Allowed(1.5)
+            assert isinstance(await gate.verdict(f"{host}/no"), Disallowed)
+    assert world.asked == [f"{host}/robots.txt" for host in hosts]
+    assert len(world.kept) == len(hosts)
+    assert len(gate._known._kept) * len(large) <= KNOWN_BYTES
+    assert sum(len(known.body) for _, (known, _) in gate._parsed._kept.values()) <= KNOWN_BYTES

@@ -11,17 +11,15 @@ import asyncio
 import logging
 import math
 import os
-import sqlite3
 from collections import deque
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Self, TypeVar
-
-import aiosqlite
+from typing import Any, Self
 
 from durable_crawler.clock import Clock
 from durable_crawler.frontier import group, opening
+from durable_crawler.frontier.database import Database
 from durable_crawler.frontier.edges import next_wording
 from durable_crawler.frontier.known import Known
 from durable_crawler.frontier.model import (
@@ -40,21 +38,11 @@ from durable_crawler.frontier.model import (
 )
 from durable_crawler.frontier.opening import Admission
 from durable_crawler.frontier.sets import Row
-from durable_crawler.frontier.statements import STATEMENTS
 from durable_crawler.logs import Limited
 from durable_crawler.outcomes import Outcome
 from durable_crawler.robots import KnownRobots
 
-T = TypeVar("T")
-
 _log = Limited(logging.getLogger(__name__), interval=60.0)
-
-DEADLINE_SECONDS = 2.0
-"""For each statement, waiting for a lock included (law L13)."""
-
-DEADLINE_PARTS = 8
-"""A deadline passes in so many parts: a process that was stopped meanwhile has missed one, the database none. A statement
-is seen at the end of the part in which it began: it has its whole time, and up to one part more."""
 
 LEASE_MS = 120_000
 """How long a claim lasts without a renewal (law L5)."""
@@ -77,26 +65,6 @@ MAX_LINKS_PER_FLUSH = 20_000
 """Links that one transaction takes on; more pages wait for the next, which is back-pressure, not a failure."""
 
 
-class _Connection(aiosqlite.Connection):
-    """One that takes on more than a statement at a time."""
-
-    async def call(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        """Call ``function`` with the connection, in its thread. Raises ``ValueError`` when it is closed."""
-        answer: T = await self._execute(lambda: function(self._conn))
-        return answer
-
-
-def _at_once(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that waits for nothing, where there is no event loop."""
-    try:
-        coroutine.send(None)
-    except StopIteration as end:
-        answer: T = end.value
-        return answer
-    coroutine.close()
-    raise RuntimeError("a transaction waited for something else than its statements")
-
-
 class SqliteFrontier:
     """Implements the port ``Frontier``. Make one with ``open``, and always ``close`` it: its thread is not a daemon."""
 
@@ -104,7 +72,7 @@ class SqliteFrontier:
         self,
         path: Path,
         opened: opening.Opened,
-        database: _Connection,
+        database: Database,
         lock: opening.Lock,
         *,
         max_pages: int,
@@ -118,11 +86,8 @@ class SqliteFrontier:
         self._clock = clock
         self._queue: deque[group.Operation] = deque()
         self._queued = asyncio.Event()
-        self._turn = asyncio.Lock()
         self._failure: FrontierError | None = None
         self._closing = False
-        self._statements = 0
-        self._under_way: tuple[int, str] | None = None
         self._known = Known(0)
         self._snapshot = Snapshot(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, None)
         self._stocked = set(opened.stocked)
@@ -141,20 +106,17 @@ class SqliteFrontier:
         path, lock = opening.lock(path, clock.wall_ms())
         try:
             opened = await asyncio.to_thread(opening.prepare, path, admission, clock.wall_ms())
-            database = _Connection(lambda: opening.connect(path), iter_chunk_size=64)
+            database = await Database.open(path)
             try:
-                await database
                 frontier = cls(path, opened, database, lock, max_pages=max_pages, clock=clock)
-                ((*counts,),) = await frontier._run("snapshot", {})
+                ((*counts,),) = await database.run("snapshot", {})
                 frontier._snapshot = Snapshot(*counts)
-                last = await frontier._run("last_edges", {})
+                last = await database.run("last_edges", {})
                 frontier._known = Known(next_wording(*last[0]) if last else 1)
-                ((_, verified),) = await frontier._run("verified", {})
+                ((_, verified),) = await database.run("verified", {})
                 frontier._max_pages += verified  # they do not count against the limit
-            except BaseException as error:
+            except BaseException:
                 await database.close()
-                if isinstance(error, sqlite3.Error | OSError):
-                    raise opening.explain(path, error) from error
                 raise
         except BaseException:  # whatever it was, cancellation too: the lock must not outlive the failure
             lock.release()
@@ -238,7 +200,7 @@ class SqliteFrontier:
         return answer
 
     async def robots_of(self, origin: str) -> KnownRobots | None:
-        rows = await self._run("robots", {"origin": origin})
+        rows = await self._database.run("robots", {"origin": origin})
         return KnownRobots(*rows[0]) if rows else None
 
     async def keep_robots(self, known: KnownRobots) -> None:
@@ -257,11 +219,11 @@ class SqliteFrontier:
 
     async def seed_results(self, limit: int) -> Sequence[Row]:
         """``(url, outcome, status, final_url, hops)`` of the first seeds, between flushes only."""
-        return await self._run("seed_results", {"limit": limit})
+        return await self._database.run("seed_results", {"limit": limit})
 
     async def fetched_anything(self) -> bool:
         """Whether any page was usable."""
-        ((any_page,),) = await self._run("usable_pages", {})
+        ((any_page,),) = await self._database.run("usable_pages", {})
         return bool(any_page)
 
     async def close(self) -> None:
@@ -274,8 +236,8 @@ class SqliteFrontier:
             if self._flusher is not None:
                 await asyncio.gather(self._flusher, return_exceptions=True)
             if self._failure is None:
-                await self._run("closed", {"epoch": self._opened.epoch})
-                await self._run("last_checkpoint", {}, CHECKPOINT_DEADLINE_SECONDS)
+                await self._database.run("closed", {"epoch": self._opened.epoch})
+                await self._database.run("last_checkpoint", {}, CHECKPOINT_DEADLINE_SECONDS)
         finally:
             await self._database.close()
             self._lock.release()
@@ -369,7 +331,7 @@ class SqliteFrontier:
         except FileNotFoundError:
             return
         if age >= CHECKPOINT_SECONDS or size >= CHECKPOINT_BYTES:
-            ((_, frames, moved),) = await self._run("checkpoint", {}, CHECKPOINT_DEADLINE_SECONDS)
+            ((_, frames, moved),) = await self._database.run("checkpoint", {}, CHECKPOINT_DEADLINE_SECONDS)
             if size >= WAL_WARNING_BYTES and moved < frames:
                 _log.warning("wal", "%s-wal has %d MiB: some reader keeps it from shrinking", self._path, size >> 20)
             self._checkpointed = self._clock.monotonic()
@@ -397,52 +359,9 @@ class SqliteFrontier:
                 )
         return [operation for operation in operations if not isinstance(operation, group.Claim)]
 
-    async def _run(self, name: str, parameters: Mapping[str, Any], deadline: float = DEADLINE_SECONDS) -> Sequence[Row]:
-        """One statement by itself."""
-        return await self._in_thread(lambda connection: self._statement(connection, name, parameters), deadline)
-
     async def _transact(self, operations: Sequence[group.Operation], terms: group.Terms) -> group.Flushed:
-        """A whole flush in the database's thread: for each statement a hop there and back would cost more than most of
-        them do, and the interpreter's lock twice."""
-
-        def work(connection: sqlite3.Connection) -> group.Flushed:
-            async def run(name: str, parameters: Mapping[str, Any]) -> Sequence[Row]:
-                return self._statement(connection, name, parameters)
-
-            return _at_once(group.flush(run, operations, terms))
-
-        return await self._in_thread(work, DEADLINE_SECONDS)
-
-    def _statement(self, connection: sqlite3.Connection, name: str, parameters: Mapping[str, Any]) -> Sequence[Row]:
-        """Execute a statement, in the database's thread; whoever waits sees which one, and for how long."""
-        self._statements += 1
-        self._under_way = (self._statements, name)
-        try:
-            return connection.execute(STATEMENTS[name], dict(parameters)).fetchall()
-        finally:
-            self._under_way = None
-
-    async def _in_thread(self, work: Callable[[sqlite3.Connection], T], deadline: float) -> T:
-        """What ``work`` gives, called with the connection in its thread. ``deadline`` is for each of its statements."""
-        try:
-            async with self._turn:  # the deadline is the statement's own: one thread runs them one after the other
-                answer = asyncio.ensure_future(self._database.call(work))
-                seen, parts = self._under_way, 0
-                while parts < DEADLINE_PARTS:
-                    await asyncio.wait((answer,), timeout=deadline / DEADLINE_PARTS)
-                    if answer.done():
-                        return answer.result()
-                    parts = parts + 1 if seen is not None and self._under_way == seen else 0
-                    seen = self._under_way
-                # Cancelling the await alone would let the statement run on. What it did is unknown: the run ends.
-                answer.cancel()
-                await self._database.interrupt()
-            name = seen[1] if seen is not None else ""
-            raise FrontierBrokenError(f"{self._path}: the database did not answer within {deadline:g} s ({name})")
-        except (sqlite3.Error, ValueError) as error:
-            if isinstance(error, sqlite3.Error):
-                raise opening.explain(self._path, error) from error
-            raise FrontierBrokenError(f"{self._path}: the database was closed") from error
+        """A whole flush in one hop to the database's thread."""
+        return await self._database.transact(lambda run: group.flush(run, operations, terms))
 
     def _notice_lost_file(self) -> None:
         """SQLite goes on writing to a file that was replaced or unlinked; what it writes would be lost (law L6)."""
