@@ -19,6 +19,7 @@ from tests.support.crawler import rows
 from tests.support.website import Website, page
 from tests.unit.test_results_stored import html, run
 
+from durable_crawler import redirects
 from durable_crawler.cli import cli
 from durable_crawler.cli.report import CLASSES, FORMATS, FOUND
 from durable_crawler.frontier.edges import pack_ids
@@ -50,7 +51,7 @@ def found(db: Path, *arguments: Any) -> dict[str, Any]:
     [
         *((status, Confidence.BROKEN) for status in (400, 404, 405, 410, 418, 500, 501, 505, 599)),
         *((status, Confidence.BLOCKED) for status in (401, 402, 403, 406, 407, 429, 451, 999)),
-        *((status, Confidence.UNREACHABLE) for status in (408, 425, 502, 503, 504, 520, 530)),
+        *((status, Confidence.UNREACHABLE) for status in (300, 304, 408, 425, 502, 503, 504, 520, 530)),
     ],
 )
 def test_a_status_has_a_class(status: int, confidence: Confidence) -> None:
@@ -59,7 +60,10 @@ def test_a_status_has_a_class(status: int, confidence: Confidence) -> None:
 
 
 def test_every_outcome_has_a_class() -> None:
-    judged = {outcome: judge(replace(PAGE, outcome=str(outcome), status=None)).confidence for outcome in Outcome}
+    judged = {
+        outcome: judge(replace(PAGE, outcome=str(outcome), status=404, error="redirect: loop")).confidence
+        for outcome in Outcome
+    }
     assert {outcome for outcome, confidence in judged.items() if confidence is Confidence.BROKEN} == {
         Outcome.HTTP_ERROR,
         Outcome.REDIRECT_INVALID,
@@ -70,20 +74,46 @@ def test_every_outcome_has_a_class() -> None:
 
 
 @pytest.mark.parametrize(
-    ("hops", "confidence"),
+    ("statuses", "why"),
     [
-        ([("https://x.example/", 302, "https://x.example/b")], Confidence.OK),
-        ([("https://x.example/", 301, "https://x.example/b")], Confidence.REDIRECTED),
-        (
-            [("https://x.example/", 302, "https://x.example/b"), ("https://x.example/b", 308, "https://x.example/c")],
-            Confidence.REDIRECTED,
-        ),
-        ([("https://x.example/", 302, "http://x.example/")], Confidence.INSECURE),
-        ([("http://x.example/", 302, "https://x.example/")], Confidence.OK),
+        ([302], None),
+        ([301], "301 to https://x.example/1"),
+        ([301, 308], "308 to https://x.example/2"),
+        ([301, 302], "301 to https://x.example/1"),
+        ([302, 301], None),
+        ([307, 308, 303], None),
     ],
 )
-def test_how_one_gets_there_counts(hops: list[tuple[str, int, str]], confidence: Confidence) -> None:
-    assert judge(replace(PAGE, hops=tuple(Hop(*hop) for hop in hops))).confidence is confidence
+def test_moved_for_good_is_what_the_first_redirects_say(statuses: list[int], why: str | None) -> None:
+    """A link to what has moved for now is right, wherever that leads; and the address to write is the permanent one."""
+    hops = tuple(
+        Hop(f"https://x.example/{n}", status, f"https://x.example/{n + 1}") for n, status in enumerate(statuses)
+    )
+    verdict = judge(replace(PAGE, hops=hops))
+    assert (verdict.confidence, verdict.why) == ((Confidence.REDIRECTED, why) if why else (Confidence.OK, "status 200"))
+
+
+@pytest.mark.parametrize(
+    ("hop", "confidence"),
+    [
+        (("https://x.example/", 302, "http://x.example/"), Confidence.INSECURE),
+        (("https://x.example/", 301, "http://x.example/"), Confidence.INSECURE),
+        (("http://x.example/", 302, "https://x.example/"), Confidence.OK),
+    ],
+)
+def test_a_redirect_that_gives_up_encryption_is_told(hop: tuple[str, int, str], confidence: Confidence) -> None:
+    assert judge(replace(PAGE, hops=(Hop(*hop),))).confidence is confidence
+
+
+@pytest.mark.parametrize("location", [None, "/asked", "https:///", "https://[", "mailto:a@x.example", "/a/a/a/a", "/b"])
+def test_a_redirect_is_broken_where_every_visitor_is_stopped(location: str | None) -> None:
+    """And not where only we do not follow it: to another scheme, what looks like a trap, after the tenth."""
+    asked = [f"https://x.example/{n}" for n in range(10)] + ["https://x.example/asked"]
+    verdict = redirects.judge(location, asked)
+    assert isinstance(verdict, redirects.Invalid)
+    found = judge(replace(PAGE, outcome="redirect_invalid", status=302, error=f"redirect: {verdict.reason}"))
+    stops_all = location in (None, "/asked", "https:///", "https://[")
+    assert found.confidence is (Confidence.BROKEN if stops_all else Confidence.UNCHECKED)
 
 
 @pytest.mark.parametrize("state", ["pending", "leased", "deferred", "quarantined", "excluded"])
