@@ -164,6 +164,7 @@ async def hostile(tmp_path: Path) -> Path:
     link = HOSTILE.replace("&", "&amp;").replace("<", "&lt;").replace("\x1b", "&#27;")
     body = (
         f"<title>{link}</title><a href='/gone?<script>alert(2)</script>&quot;\x27'>{link}</a><a href='/a#\"><b>'>x</a>"
+        "<a href='/a# [x](https://y.example) @x'>y</a>"
     )
     async with Website({"/": html(body), "/a": page()}) as site:
         await run(db, site.url)
@@ -171,7 +172,7 @@ async def hostile(tmp_path: Path) -> Path:
 
 
 def test_what_a_site_says_stays_text(hostile: Path) -> None:
-    (broken, fragment) = found(hostile)["targets"]
+    (broken, fragment, _) = found(hostile)["targets"]
     assert broken["sources"][0]["text"] == HOSTILE
     assert fragment["fragment"] == '"><b>'
 
@@ -187,6 +188,7 @@ def test_what_a_site_says_stays_text(hostile: Path) -> None:
 
     markdown = asked("--db", hostile, "--format", "markdown").stdout
     assert "``</td><script>alert(1)</script>`|]]>&amp;\ufffd[31m\ufffd``" in markdown
+    assert "/a#[x](https://y.example)%20@x>: " in markdown, "with a space it would be no link, but the site's Markdown"
 
 
 def test_the_policy_of_the_html_allows_its_own_script_and_style_only(hostile: Path) -> None:
