@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 from tests.support import faultysite
 from tests.support.crawler import rows
-from tests.support.website import Website, page
+from tests.support.website import Website, page, redirect
 from tests.unit.test_results_stored import html, run
 
 from durable_crawler import redirects
@@ -24,7 +24,7 @@ from durable_crawler.cli import cli
 from durable_crawler.cli.report import CLASSES, FORMATS, FOUND
 from durable_crawler.frontier.edges import pack_ids
 from durable_crawler.outcomes import Hop, Outcome
-from durable_crawler.results import reading
+from durable_crawler.results import findings, reading
 from durable_crawler.results.classify import Confidence, judge
 from durable_crawler.results.fragments import is_missing
 from durable_crawler.results.report import FORMATS as WRITERS
@@ -236,6 +236,41 @@ async def test_orphans_duplicates_and_what_was_never_asked_for(tmp_path: Path) -
         assert document["orphans"] == []
         await run(db, site.url, results={"edges": False}, scope={"maxPages": 5})
         assert [target["firstLinked"] for target in found(db)["targets"]] == [site.url]
+
+
+async def test_an_orphan_is_a_page_to_which_nothing_leads(tmp_path: Path) -> None:
+    """Not where a host begins; and a redirect leads to a page as a link does."""
+    db = tmp_path / "frontier.db"
+    answers = {
+        "/": page("/old", "/linked"),
+        "/old": redirect("/new", 301),
+        "/new": page("/new", "/linked"),
+        "/linked": page("/linked"),
+        "/alone": page("/alone"),
+        "/gone": redirect("/", 302),
+    }
+    async with Website(answers) as site:
+        await run(db, site.url, f"{site.url}alone", f"{site.url}linked", f"{site.url}new", f"{site.url}gone")
+        assert found(db)["orphans"] == [f"{site.url}alone"]
+
+
+async def test_what_is_found_in_a_page_is_not_kept_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor where pages lead to themselves only, and so to no other."""
+    db = tmp_path / "frontier.db"
+    pages = {f"/{number}": html("".join(f"<a href=#{n}>x</a>" for n in range(100))) for number in range(20)}
+    async with Website(pages) as site:
+        await run(db, *(f"{site.url}{number}" for number in range(20)))
+    kept: list[int] = []
+    flush = findings._Collector._flush
+
+    def watched(self: findings._Collector) -> None:
+        kept.append(len(self._found))
+        flush(self)
+
+    monkeypatch.setattr(findings, "_BATCH", 150)
+    monkeypatch.setattr(findings._Collector, "_flush", watched)
+    assert len(found(db)["targets"]) == sum(kept) == 20 * 100
+    assert max(kept) == 200, "after the page with which the batch is full"
 
 
 async def test_a_report_can_fail_a_pipeline(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def write(findings: Findings, about: About) -> Iterator[str]:
     yield "</ul>\n"
     yield from _problems(findings)
     lists: tuple[tuple[str, str, Iterable[Listed]], ...] = (
-        ("Orphans", "No page of the crawl links to them any more.", findings.orphans()),
+        ("Orphans", "No page that was read links to them.", findings.orphans()),
         ("Slowest pages", "The time of the last request, without waiting for a turn.", findings.slowest()),
         ("Largest pages", "", findings.largest()),
         ("Deepest pages", "", findings.deepest()),
