@@ -273,6 +273,20 @@ async def test_what_is_found_in_a_page_is_not_kept_in_memory(tmp_path: Path, mon
     assert max(kept) == 200, "after the page with which the batch is full"
 
 
+async def test_of_a_full_folder_for_temporary_files_it_says_which(
+    hostile: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not the frontier's volume, which a report does not write to."""
+    monkeypatch.setattr(findings, "_SPILL", f"{findings._SPILL} PRAGMA max_page_count = 5;")
+    output = tmp_path / "report.html"
+    done = asked("--db", hostile, "--output", output)
+    assert (done.exit_code, done.stderr) == (
+        1,
+        "error: the folder for temporary files is full; name another one in TMPDIR\n",
+    )
+    assert not output.exists()
+
+
 async def test_a_report_can_fail_a_pipeline(tmp_path: Path) -> None:
     db, output = tmp_path / "frontier.db", tmp_path / "report.html"
     async with Website({"/": page("/gone")}) as site:

@@ -125,6 +125,9 @@ class FrontierReader:
             finally:
                 connection.close()
         except sqlite3.Error as error:
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL:
+                # Who only reads can fill nothing but the temporary file in which a report is sorted.
+                raise FrontierError("the folder for temporary files is full; name another one in TMPDIR") from error
             raise explain(self._path, error) from error
 
     def _opened(self) -> sqlite3.Connection:
