@@ -42,6 +42,12 @@ class FrontierReader:
         with self._connection() as connection:
             return Snapshot(*connection.execute(STATEMENTS["snapshot"]).fetchone())
 
+    def standing(self, now_ms: int) -> tuple[Phase, Snapshot]:
+        """The phase and the counts, from one snapshot: what may be asked for every other second."""
+        with self._connection() as connection:
+            connection.execute("BEGIN")
+            return _standing(connection, now_ms)
+
     def outcomes(self) -> dict[str, int]:
         """Finished pages by outcome, the most frequent first."""
         with self._connection() as connection:
@@ -59,11 +65,10 @@ class FrontierReader:
         """
         with self._connection() as connection:
             connection.execute("BEGIN")
-            counts = Snapshot(*connection.execute(STATEMENTS["snapshot"]).fetchone())
-            clean, leased_until_ms = connection.execute(STATEMENTS["liveness"]).fetchone()
+            phase, counts = _standing(connection, now_ms)
             hosts = connection.execute(STATEMENTS["waiting_hosts"], {"limit": HOSTS}).fetchall()
             return Overview(
-                phase=_phase(counts, closed=bool(clean), held=(leased_until_ms or 0) > now_ms),
+                phase=phase,
                 counts=counts,
                 outcomes=_tallies(connection, "outcome"),
                 left_out=_tallies(connection, "left_out"),
@@ -170,6 +175,12 @@ class FrontierReader:
 def _tallies(connection: sqlite3.Connection, kind: str) -> dict[str, int]:
     """Sums by name, the largest first."""
     return dict(connection.execute(STATEMENTS["tallies"], {"kind": kind}).fetchall())
+
+
+def _standing(connection: sqlite3.Connection, now_ms: int) -> tuple[Phase, Snapshot]:
+    counts = Snapshot(*connection.execute(STATEMENTS["snapshot"]).fetchone())
+    clean, leased_until_ms = connection.execute(STATEMENTS["liveness"]).fetchone()
+    return _phase(counts, closed=bool(clean), held=(leased_until_ms or 0) > now_ms), counts
 
 
 def _phase(counts: Snapshot, *, closed: bool, held: bool) -> Phase:

@@ -74,6 +74,8 @@ class Listed:
     url: str
     value: str
     """What the list is about: a time, a size, a reason."""
+    number: int | None = None
+    """What it is sorted by, where it is not its words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,15 +123,15 @@ class Findings:
     def slowest(self) -> list[Listed]:
         """Pages by the time that their last request took, the time for its turn left out."""
         rows = self._top("duration_ms - coalesce(waited_ms, 0)")
-        return [Listed(url, f"{ms / 1000:.1f} s") for url, ms in rows]
+        return [Listed(url, f"{ms / 1000:.1f} s", ms) for url, ms in rows]
 
     def largest(self) -> list[Listed]:
         """Pages by their decoded bytes."""
-        return [Listed(url, f"{size:,} bytes") for url, size in self._top("bytes")]
+        return [Listed(url, f"{size:,} bytes", size) for url, size in self._top("bytes")]
 
     def deepest(self) -> list[Listed]:
         """Pages by the number of links from a seed."""
-        return [Listed(url, f"{depth} link(s) from a seed") for url, depth in self._top("depth")]
+        return [Listed(url, f"{depth} link(s) from a seed", depth) for url, depth in self._top("depth")]
 
     def _top(self, what: str) -> list[tuple[str, int]]:
         """Of the crawl's own pages: what was only verified is another site's."""
