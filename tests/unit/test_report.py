@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import re
+import sqlite3
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from collections import Counter
+from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +24,12 @@ from tests.support.crawler import rows
 from tests.support.website import Website, page, redirect
 from tests.unit.test_results_stored import html, run
 
+from crawljob.exitcodes import ExitCode
 from durable_crawler import redirects
 from durable_crawler.cli import cli
 from durable_crawler.cli.report import CLASSES, FORMATS, FOUND
 from durable_crawler.frontier.edges import pack_ids
+from durable_crawler.frontier.statements import SCHEMA_VERSION
 from durable_crawler.outcomes import Hop, Outcome
 from durable_crawler.results import findings, reading
 from durable_crawler.results.classify import Confidence, judge
@@ -152,6 +159,36 @@ async def test_of_300_pages_with_40_faults_and_60_traps_exactly_the_faults_are_t
             "fragment": site.urls(faultysite.FRAGMENTS),
         }
     assert rows(db, "SELECT count(*) FROM pages WHERE url LIKE '%/page/%' AND state = 'done'") == [(faultysite.PAGES,)]
+    _agrees_with_the_export(db)
+
+
+def _agrees_with_the_export(db: Path) -> None:
+    """Class by class, and link by link."""
+    document = found(db)
+    pages, links = (
+        [json.loads(line) for line in CliRunner().invoke(cli, ["export", table, "--db", str(db)]).stdout.splitlines()]
+        for table in ("pages", "links")
+    )
+    classes = {page["url"]: page["class"] for page in pages}
+    targets = [target for target in document["targets"] if target["class"] != "fragment"]
+    assert {target["url"]: target["class"] for target in targets} == {
+        url: name for url, name in classes.items() if name not in ("ok", "unchecked")
+    }
+    told = Counter({name: count for name, count in document["classes"].items() if count})
+    told.subtract(fragment=told["fragment"])
+    assert +told == Counter(classes.values())
+    assert document["crawl"]["pages"] == Counter(page["state"] for page in pages)
+    assert document["crawl"]["outcomes"] == Counter(page["outcome"] for page in pages if page["outcome"])
+    redirected = {page["url"] for page in pages if page["final_url"]}
+    of_pages = [link for link in links if link["source"] not in redirected]
+    assert document["crawl"]["links"] == len(of_pages)
+    for target in document["targets"]:
+        assert sorted((source["url"], source["position"], source["text"]) for source in target["sources"]) == sorted(
+            (link["source"], link["position"], link["text"])
+            for link in of_pages
+            if link["target"] == target["url"]
+            and (link["fragment"] or "") == (target["fragment"] or link["fragment"] or "")
+        )
 
 
 HOSTILE = "</td><script>alert(1)</script>`|]]>&amp;\x1b[31m\u202e"
@@ -312,24 +349,66 @@ def _half(db: Path) -> None:
     db.write_bytes(db.read_bytes()[:5000])
 
 
+def _of_version(version: int, db: Path) -> None:
+    with closing(sqlite3.connect(db)) as connection, connection:
+        connection.execute(f"PRAGMA user_version = {version}")
+
+
 def _foreign(db: Path) -> None:
     db.write_text("no frontier at all, but a text that is long enough for a header of 100 bytes" * 3)
 
 
-@pytest.mark.parametrize("damage", [_empty, _half, _foreign])
-async def test_what_is_no_frontier_is_told_in_one_sentence_and_left_as_it_is(tmp_path: Path, damage: Any) -> None:
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """A frontier, and no event loop: ``page`` has one of its own."""
+
+    async def crawled() -> None:
+        async with Website({"/": page()}) as site:
+            await run(db, site.url)
+
     db = tmp_path / "frontier.db"
-    async with Website({"/": page()}) as site:
-        await run(db, site.url)
+    asyncio.run(crawled())
+    return db
+
+
+READERS = (
+    ["status"], ["report"], ["export", "pages"], ["export", "links", "--format", "parquet"],
+    ["explain", "https://x.example/"], ["page", "--port", "0"],
+)  # fmt: skip
+"""Commands that read a frontier."""
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [_empty, _half, _foreign, partial(_of_version, SCHEMA_VERSION + 1), partial(_of_version, SCHEMA_VERSION - 1)],
+    ids=["empty", "half", "foreign", "newer", "older"],
+)
+def test_what_is_no_frontier_is_told_in_one_sentence_and_left_as_it_is(small: Path, damage: Any) -> None:
+    db = small
     if damage is _empty:
         db.unlink()
     damage(db)
     before = hashlib.sha256(db.read_bytes()).hexdigest()
-    done = asked("--db", db)
-    assert done.exit_code in (1, 15)
-    assert done.stderr.startswith(f"error: {db}: ")
-    assert done.stderr.count("\n") == 1
+    for command in READERS:
+        done = CliRunner().invoke(cli, [*command, "--db", str(db)])
+        assert (done.exit_code, done.stdout) == (ExitCode.UNUSABLE_FRONTIER, ""), command
+        assert done.stderr.startswith(f"error: {db}: ")
+        assert done.stderr.count("\n") == 1
     assert hashlib.sha256(db.read_bytes()).hexdigest() == before
+
+
+@pytest.mark.parametrize("command", READERS, ids=" ".join)
+def test_a_frontier_that_is_locked_is_told_in_one_sentence(small: Path, command: list[str]) -> None:
+    """By some other program: a crawl locks no readers out."""
+    db = small
+    with closing(sqlite3.connect(db, isolation_level=None)) as other:
+        other.execute("PRAGMA locking_mode = EXCLUSIVE")
+        other.execute("BEGIN EXCLUSIVE")
+        before = hashlib.sha256(db.read_bytes()).hexdigest()
+        done = CliRunner().invoke(cli, [*command, "--db", str(db)])
+        assert hashlib.sha256(db.read_bytes()).hexdigest() == before
+    assert (done.exit_code, done.stdout) == (ExitCode.INFRASTRUCTURE, "")
+    assert done.stderr == f"error: {db}: the database failed (database is locked)\n"
 
 
 async def test_a_frontier_is_the_same_after_a_report(tmp_path: Path) -> None:
@@ -379,8 +458,6 @@ async def test_a_million_links_are_reported_within_300_megabytes(tmp_path: Path,
 
 def multiply(db: Path, pages: int) -> None:
     """Give the frontier as many pages as are asked for with the links of its first."""
-    import sqlite3  # noqa: PLC0415
-
     connection = sqlite3.connect(db)
     with connection:
         series = f"WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {pages - 1})"
