@@ -74,6 +74,7 @@ class FrontierReader:
                 left_out=_tallies(connection, "left_out"),
                 refused=_tallies(connection, "refused"),
                 asks=_tallies(connection, "asks"),
+                spent_ms=_tallies(connection, "spent"),
                 hosts=_hosts(connection, hosts),
                 waiting_hosts=hosts[0][-1] if hosts else 0,
                 quarantined=[
@@ -83,11 +84,16 @@ class FrontierReader:
             )
 
     def finished_lately(self, limit: int) -> list[tuple[str, int, int, int, int]]:
-        """Authority, ``finished_ms``, ``duration_ms``, ``waited_ms`` and ``parse_ms`` of the pages that were found last
-        of those that are done; a look-up, however large the frontier is.
+        """Authority, ``finished_ms``, ``duration_ms``, ``waited_ms`` and ``parse_ms`` of the pages that were finished
+        last; a look-up, however large the frontier is.
         """
         with self._connection() as connection:
             return connection.execute(STATEMENTS["finished_lately"], {"limit": limit}).fetchall()
+
+    def failed_lately(self, limit: int) -> list[tuple[str, str, int | None, str, int]]:
+        """URL, outcome, status, error and ``finished_ms`` of the pages that failed last, the latest first."""
+        with self._connection() as connection:
+            return connection.execute(STATEMENTS["failed_lately"], {"limit": limit}).fetchall()
 
     def robots_bodies(self, authorities: Sequence[str]) -> dict[str, list[bytes]]:
         """The robots.txt that are known of each host, of http and https."""

@@ -109,14 +109,9 @@ class PageServer:
         return overview, list(self._failures()) if overview.counts.failed else []
 
     def _failures(self) -> Iterator[render.Failure]:
-        query = (
-            "SELECT url, outcome, status, error, finished_ms FROM results JOIN pages ON pages.id = page_id "
-            "WHERE failed = 1 ORDER BY page_id DESC LIMIT ?"
-        )
-        with self._reader.results() as connection:
-            for url, outcome, status, error, finished_ms in connection.execute(query, (FAILURES,)):
-                why = outcome if status is None else f"{outcome}, status {status}"
-                yield render.Failure(url, f"{why}: {error}" if error else why, finished_ms)
+        for url, outcome, status, error, finished_ms in self._reader.failed_lately(FAILURES):
+            why = outcome if status is None else f"{outcome}, status {status}"
+            yield render.Failure(url, f"{why}: {error}" if error else why, finished_ms)
 
     def _numbers(self, counts: Snapshot) -> dict[str, float]:
         now = self._clock.monotonic()
