@@ -14,6 +14,8 @@ from durable_crawler.urls import MAX_LENGTH, Refusal, authority, canonical, orig
 
 STATUSES = frozenset({301, 302, 303, 307, 308})
 MAX_HOPS = 10
+FAULTS = frozenset({"no Location", "loop", "Location refused: invalid", "Location refused: empty_host"})
+"""Reasons of ``Invalid`` that stop every visitor; all others are bounds and rules of ours."""
 
 
 @dataclass(frozen=True, slots=True)

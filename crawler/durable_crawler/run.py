@@ -111,6 +111,7 @@ async def _crawl_with(
     )
     stats.leases(recovered=frontier.recovered)
     frontier.on_flush = stats.flush
+    frontier.waits = stats.host_waits.seconds
     telemetry = Telemetry(spec.telemetry, stats, clock, os.environ, credentials=access.telemetry)
     logs.add_context(trace_id=telemetry.trace_id, span_id=telemetry.span_id)
     async with AsyncExitStack() as stack:

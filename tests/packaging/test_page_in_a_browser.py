@@ -69,8 +69,10 @@ def test_it_is_live_used_by_keyboard_and_safe(crawl: Path, chromium: Path) -> No
             with tab.expect_download() as download:
                 tab.get_by_role("link", name="HTML").click()
             assert download.value.suggested_filename == "crawl-report.html"
+            opened = tab.locator("#phase time").inner_text()
             with_sqlite(crawl)
             expect(tab.locator('[data-key="bytes"]')).to_have_text("1,234,567", timeout=10_000)
+            expect(tab.locator("#phase time")).not_to_have_text(opened, timeout=20_000)
             assert complaints == []
             browser.close()
     finally:

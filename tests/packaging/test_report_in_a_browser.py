@@ -120,6 +120,15 @@ def test_it_is_used_by_keyboard(shown: Shown) -> None:
     expect(tab.locator("#problems tbody tr:visible li").first).to_be_visible()
 
 
+def test_sizes_are_sorted_as_numbers(shown: Shown) -> None:
+    table = shown.tab.get_by_role("region", name="Largest pages").get_by_role("table")
+    for _ in ("ascending", "descending"):
+        table.get_by_role("button", name="Why").click()
+    sizes = [int(text.split()[0].replace(",", "")) for text in table.locator("tbody td.number").all_inner_texts()]
+    assert len({len(str(size)) for size in sizes}) > 1, "else their words would be in the same order"
+    assert sizes == sorted(sizes, reverse=True)
+
+
 def test_ten_thousand_rows_do_not_freeze_it(shown: Shown) -> None:
     tab = shown.tab
     for step in (

@@ -17,7 +17,8 @@ def finished(host: str, count: int, every_s: float) -> list[Finished]:
 
 
 def test_a_crawl_that_is_even_is_done_when_its_rate_says() -> None:
-    found = estimate(finished("a", 100, 0.1), [Left("a", 6000)], 6000, NOW)
+    recent = [*finished("a", 50, 0.2), *finished("b", 50, 0.2)]
+    found = estimate(recent, [Left("a", 3000), Left("b", 3000)], 6000, NOW)
     assert (found.rate, found.seconds, found.text) == (10, 600, "10 min: 6,000 pages left at 10.0 a second")
 
 
@@ -26,6 +27,20 @@ def test_a_host_that_takes_longer_than_all_the_rest_is_the_reason() -> None:
     hosts = [Left("docs.example.org", 7800, crawl_delay_s=1.0), Left("fast", 200)]
     found = estimate(recent, hosts, 8000, NOW)
     assert found.text == "2 h 10 min: docs.example.org has 7,800 pages left at one per second by its Crawl-delay"
+
+
+@pytest.mark.parametrize(
+    ("every_s", "host", "text"),
+    [
+        (0.1, Left("a", 7800), "13 min: {} left at 10.0 a second"),
+        (1.0, Left("a", 7800, crawl_delay_s=1.0), "2 h 10 min: {} left at one per second by its Crawl-delay"),
+        (8.0, Left("a", 100, slowed_s=8.0), "13 min: {} left at one in 8.0 s, slowed down by what it answered"),
+        (1.0, Left("a", 300, closed_for_s=300), "10 min: {} left at one per second, closed for 5 min"),
+    ],
+)
+def test_the_only_host_that_has_pages_left_is_the_reason(every_s: float, host: Left, text: str) -> None:
+    found = estimate(finished("a", 50, every_s), [host], host.pages, NOW)
+    assert found.text == text.format(f"a has {host.pages:,} pages")
 
 
 def test_a_host_that_was_slowed_down_or_is_closed_is_told() -> None:

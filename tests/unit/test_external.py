@@ -50,6 +50,8 @@ async def test_each_is_asked_for_once_and_nothing_behind_it(db: Path) -> None:
         assert targets == {"gone": "broken", "login": "blocked", "moved": "redirected"}
         assert other.requests == {"/ok": 2, "/more": 1, "/gone": 2, "/login": 2, "/moved": 1}, "a redirect leads to /ok"
         assert seen == ["HEAD", "HEAD"]
+        lists = found(db)["deepest"] + found(db)["slowest"]
+        assert {row["url"] for row in lists} <= {site.url, f"{site.url}a"}, "other sites' pages are not the crawl's"
         await run(db, site.url, **CHECK)
         assert sum(other.requests.values()) == 8, "a second run has nothing to do"
     assert rows(db, "SELECT count(*) FROM pages WHERE url LIKE '%/behind'") == [(0,)]

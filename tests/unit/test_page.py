@@ -18,6 +18,7 @@ from tests.unit.test_report import HOSTILE, found
 from tests.unit.test_results_stored import html, run
 
 from durable_crawler.clock import SystemClock
+from durable_crawler.frontier.reader import FrontierReader
 from durable_crawler.page import render
 from durable_crawler.page.server import PageServer
 
@@ -55,6 +56,18 @@ async def test_it_shows_what_the_database_has(base: str, db: Path) -> None:
     assert json.loads(progress)["phase"] == "finished"
     assert [json.loads(progress)[key] for key in list(render.NUMBERS)[:-1]] == list(counts)
     assert text.count("why?") == 1, "the page that failed"
+
+
+def test_a_slow_crawl_does_not_seem_to_stand_still(db: Path) -> None:
+    numbers = {**dict.fromkeys(render.NUMBERS, 12_345.0), "rate": 0.26}
+    shown = render.main("x", FrontierReader(db).overview(0), numbers, (), 0)
+    assert '<b data-key="rate">0.3</b>' in shown
+    assert '<b data-key="done">12,345</b>' in shown
+
+
+async def test_what_is_polled_is_the_overviews(db: Path) -> None:
+    overview = FrontierReader(db).overview(0)
+    assert FrontierReader(db).standing(0) == (overview.phase, overview.counts)
 
 
 async def test_it_explains_and_gives_the_report(base: str, db: Path) -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import re
+import sqlite3
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from collections import Counter
+from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +21,17 @@ import pytest
 from click.testing import CliRunner
 from tests.support import faultysite
 from tests.support.crawler import rows
-from tests.support.website import Website, page
+from tests.support.website import Website, page, redirect
 from tests.unit.test_results_stored import html, run
 
+from crawljob.exitcodes import ExitCode
+from durable_crawler import redirects
 from durable_crawler.cli import cli
 from durable_crawler.cli.report import CLASSES, FORMATS, FOUND
 from durable_crawler.frontier.edges import pack_ids
+from durable_crawler.frontier.statements import SCHEMA_VERSION
 from durable_crawler.outcomes import Hop, Outcome
-from durable_crawler.results import reading
+from durable_crawler.results import findings, reading
 from durable_crawler.results.classify import Confidence, judge
 from durable_crawler.results.fragments import is_missing
 from durable_crawler.results.report import FORMATS as WRITERS
@@ -50,7 +58,7 @@ def found(db: Path, *arguments: Any) -> dict[str, Any]:
     [
         *((status, Confidence.BROKEN) for status in (400, 404, 405, 410, 418, 500, 501, 505, 599)),
         *((status, Confidence.BLOCKED) for status in (401, 402, 403, 406, 407, 429, 451, 999)),
-        *((status, Confidence.UNREACHABLE) for status in (408, 425, 502, 503, 504, 520, 530)),
+        *((status, Confidence.UNREACHABLE) for status in (300, 304, 408, 425, 502, 503, 504, 520, 530)),
     ],
 )
 def test_a_status_has_a_class(status: int, confidence: Confidence) -> None:
@@ -59,7 +67,10 @@ def test_a_status_has_a_class(status: int, confidence: Confidence) -> None:
 
 
 def test_every_outcome_has_a_class() -> None:
-    judged = {outcome: judge(replace(PAGE, outcome=str(outcome), status=None)).confidence for outcome in Outcome}
+    judged = {
+        outcome: judge(replace(PAGE, outcome=str(outcome), status=404, error="redirect: loop")).confidence
+        for outcome in Outcome
+    }
     assert {outcome for outcome, confidence in judged.items() if confidence is Confidence.BROKEN} == {
         Outcome.HTTP_ERROR,
         Outcome.REDIRECT_INVALID,
@@ -70,20 +81,46 @@ def test_every_outcome_has_a_class() -> None:
 
 
 @pytest.mark.parametrize(
-    ("hops", "confidence"),
+    ("statuses", "why"),
     [
-        ([("https://x.example/", 302, "https://x.example/b")], Confidence.OK),
-        ([("https://x.example/", 301, "https://x.example/b")], Confidence.REDIRECTED),
-        (
-            [("https://x.example/", 302, "https://x.example/b"), ("https://x.example/b", 308, "https://x.example/c")],
-            Confidence.REDIRECTED,
-        ),
-        ([("https://x.example/", 302, "http://x.example/")], Confidence.INSECURE),
-        ([("http://x.example/", 302, "https://x.example/")], Confidence.OK),
+        ([302], None),
+        ([301], "301 to https://x.example/1"),
+        ([301, 308], "308 to https://x.example/2"),
+        ([301, 302], "301 to https://x.example/1"),
+        ([302, 301], None),
+        ([307, 308, 303], None),
     ],
 )
-def test_how_one_gets_there_counts(hops: list[tuple[str, int, str]], confidence: Confidence) -> None:
-    assert judge(replace(PAGE, hops=tuple(Hop(*hop) for hop in hops))).confidence is confidence
+def test_moved_for_good_is_what_the_first_redirects_say(statuses: list[int], why: str | None) -> None:
+    """A link to what has moved for now is right, wherever that leads; and the address to write is the permanent one."""
+    hops = tuple(
+        Hop(f"https://x.example/{n}", status, f"https://x.example/{n + 1}") for n, status in enumerate(statuses)
+    )
+    verdict = judge(replace(PAGE, hops=hops))
+    assert (verdict.confidence, verdict.why) == ((Confidence.REDIRECTED, why) if why else (Confidence.OK, "status 200"))
+
+
+@pytest.mark.parametrize(
+    ("hop", "confidence"),
+    [
+        (("https://x.example/", 302, "http://x.example/"), Confidence.INSECURE),
+        (("https://x.example/", 301, "http://x.example/"), Confidence.INSECURE),
+        (("http://x.example/", 302, "https://x.example/"), Confidence.OK),
+    ],
+)
+def test_a_redirect_that_gives_up_encryption_is_told(hop: tuple[str, int, str], confidence: Confidence) -> None:
+    assert judge(replace(PAGE, hops=(Hop(*hop),))).confidence is confidence
+
+
+@pytest.mark.parametrize("location", [None, "/asked", "https:///", "https://[", "mailto:a@x.example", "/a/a/a/a", "/b"])
+def test_a_redirect_is_broken_where_every_visitor_is_stopped(location: str | None) -> None:
+    """And not where only we do not follow it: to another scheme, what looks like a trap, after the tenth."""
+    asked = [f"https://x.example/{n}" for n in range(10)] + ["https://x.example/asked"]
+    verdict = redirects.judge(location, asked)
+    assert isinstance(verdict, redirects.Invalid)
+    found = judge(replace(PAGE, outcome="redirect_invalid", status=302, error=f"redirect: {verdict.reason}"))
+    stops_all = location in (None, "/asked", "https:///", "https://[")
+    assert found.confidence is (Confidence.BROKEN if stops_all else Confidence.UNCHECKED)
 
 
 @pytest.mark.parametrize("state", ["pending", "leased", "deferred", "quarantined", "excluded"])
@@ -122,6 +159,36 @@ async def test_of_300_pages_with_40_faults_and_60_traps_exactly_the_faults_are_t
             "fragment": site.urls(faultysite.FRAGMENTS),
         }
     assert rows(db, "SELECT count(*) FROM pages WHERE url LIKE '%/page/%' AND state = 'done'") == [(faultysite.PAGES,)]
+    _agrees_with_the_export(db)
+
+
+def _agrees_with_the_export(db: Path) -> None:
+    """Class by class, and link by link."""
+    document = found(db)
+    pages, links = (
+        [json.loads(line) for line in CliRunner().invoke(cli, ["export", table, "--db", str(db)]).stdout.splitlines()]
+        for table in ("pages", "links")
+    )
+    classes = {page["url"]: page["class"] for page in pages}
+    targets = [target for target in document["targets"] if target["class"] != "fragment"]
+    assert {target["url"]: target["class"] for target in targets} == {
+        url: name for url, name in classes.items() if name not in ("ok", "unchecked")
+    }
+    told = Counter({name: count for name, count in document["classes"].items() if count})
+    del told["fragment"]
+    assert told == Counter(classes.values())
+    assert document["crawl"]["pages"] == Counter(page["state"] for page in pages)
+    assert document["crawl"]["outcomes"] == Counter(page["outcome"] for page in pages if page["outcome"])
+    redirected = {page["url"] for page in pages if page["final_url"]}
+    of_pages = [link for link in links if link["source"] not in redirected]
+    assert document["crawl"]["links"] == len(of_pages)
+    for target in document["targets"]:
+        assert sorted((source["url"], source["position"], source["text"]) for source in target["sources"]) == sorted(
+            (link["source"], link["position"], link["text"])
+            for link in of_pages
+            if link["target"] == target["url"]
+            and (link["fragment"] or "") == (target["fragment"] or link["fragment"] or "")
+        )
 
 
 HOSTILE = "</td><script>alert(1)</script>`|]]>&amp;\x1b[31m\u202e"
@@ -134,6 +201,7 @@ async def hostile(tmp_path: Path) -> Path:
     link = HOSTILE.replace("&", "&amp;").replace("<", "&lt;").replace("\x1b", "&#27;")
     body = (
         f"<title>{link}</title><a href='/gone?<script>alert(2)</script>&quot;\x27'>{link}</a><a href='/a#\"><b>'>x</a>"
+        "<a href='/a# [x](https://y.example) @x'>y</a>"
     )
     async with Website({"/": html(body), "/a": page()}) as site:
         await run(db, site.url)
@@ -141,7 +209,7 @@ async def hostile(tmp_path: Path) -> Path:
 
 
 def test_what_a_site_says_stays_text(hostile: Path) -> None:
-    (broken, fragment) = found(hostile)["targets"]
+    (broken, fragment, _) = found(hostile)["targets"]
     assert broken["sources"][0]["text"] == HOSTILE
     assert fragment["fragment"] == '"><b>'
 
@@ -157,6 +225,7 @@ def test_what_a_site_says_stays_text(hostile: Path) -> None:
 
     markdown = asked("--db", hostile, "--format", "markdown").stdout
     assert "``</td><script>alert(1)</script>`|]]>&amp;\ufffd[31m\ufffd``" in markdown
+    assert "/a#[x](https://y.example)%20@x>: " in markdown, "with a space it would be no link, but the site's Markdown"
 
 
 def test_the_policy_of_the_html_allows_its_own_script_and_style_only(hostile: Path) -> None:
@@ -206,6 +275,55 @@ async def test_orphans_duplicates_and_what_was_never_asked_for(tmp_path: Path) -
         assert [target["firstLinked"] for target in found(db)["targets"]] == [site.url]
 
 
+async def test_an_orphan_is_a_page_to_which_nothing_leads(tmp_path: Path) -> None:
+    """Not where a host begins; and a redirect leads to a page as a link does."""
+    db = tmp_path / "frontier.db"
+    answers = {
+        "/": page("/old", "/linked"),
+        "/old": redirect("/new", 301),
+        "/new": page("/new", "/linked"),
+        "/linked": page("/linked"),
+        "/alone": page("/alone"),
+        "/gone": redirect("/", 302),
+    }
+    async with Website(answers) as site:
+        await run(db, site.url, f"{site.url}alone", f"{site.url}linked", f"{site.url}new", f"{site.url}gone")
+        assert found(db)["orphans"] == [f"{site.url}alone"]
+
+
+async def test_what_is_found_in_a_page_is_not_kept_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor where pages lead to themselves only, and so to no other."""
+    db = tmp_path / "frontier.db"
+    pages = {f"/{number}": html("".join(f"<a href=#{n}>x</a>" for n in range(100))) for number in range(20)}
+    async with Website(pages) as site:
+        await run(db, *(f"{site.url}{number}" for number in range(20)))
+    kept: list[int] = []
+    flush = findings._Collector._flush
+
+    def watched(self: findings._Collector) -> None:
+        kept.append(len(self._found))
+        flush(self)
+
+    monkeypatch.setattr(findings, "_BATCH", 150)
+    monkeypatch.setattr(findings._Collector, "_flush", watched)
+    assert len(found(db)["targets"]) == sum(kept) == 20 * 100
+    assert max(kept) == 200, "after the page with which the batch is full"
+
+
+async def test_of_a_full_folder_for_temporary_files_it_says_which(
+    hostile: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not the frontier's volume, which a report does not write to."""
+    monkeypatch.setattr(findings, "_SPILL", f"{findings._SPILL} PRAGMA max_page_count = 5;")
+    output = tmp_path / "report.html"
+    done = asked("--db", hostile, "--output", output)
+    assert (done.exit_code, done.stderr) == (
+        1,
+        "error: the folder for temporary files is full; name another one in TMPDIR\n",
+    )
+    assert not output.exists()
+
+
 async def test_a_report_can_fail_a_pipeline(tmp_path: Path) -> None:
     db, output = tmp_path / "frontier.db", tmp_path / "report.html"
     async with Website({"/": page("/gone")}) as site:
@@ -231,24 +349,66 @@ def _half(db: Path) -> None:
     db.write_bytes(db.read_bytes()[:5000])
 
 
+def _of_version(version: int, db: Path) -> None:
+    with closing(sqlite3.connect(db)) as connection, connection:
+        connection.execute(f"PRAGMA user_version = {version}")
+
+
 def _foreign(db: Path) -> None:
     db.write_text("no frontier at all, but a text that is long enough for a header of 100 bytes" * 3)
 
 
-@pytest.mark.parametrize("damage", [_empty, _half, _foreign])
-async def test_what_is_no_frontier_is_told_in_one_sentence_and_left_as_it_is(tmp_path: Path, damage: Any) -> None:
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """A frontier, and no event loop: ``page`` has one of its own."""
+
+    async def crawled() -> None:
+        async with Website({"/": page()}) as site:
+            await run(db, site.url)
+
     db = tmp_path / "frontier.db"
-    async with Website({"/": page()}) as site:
-        await run(db, site.url)
+    asyncio.run(crawled())
+    return db
+
+
+READERS = (
+    ["status"], ["report"], ["export", "pages"], ["export", "links", "--format", "parquet"],
+    ["explain", "https://x.example/"], ["page", "--port", "0"],
+)  # fmt: skip
+"""Commands that read a frontier."""
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [_empty, _half, _foreign, partial(_of_version, SCHEMA_VERSION + 1), partial(_of_version, SCHEMA_VERSION - 1)],
+    ids=["empty", "half", "foreign", "newer", "older"],
+)
+def test_what_is_no_frontier_is_told_in_one_sentence_and_left_as_it_is(small: Path, damage: Any) -> None:
+    db = small
     if damage is _empty:
         db.unlink()
     damage(db)
     before = hashlib.sha256(db.read_bytes()).hexdigest()
-    done = asked("--db", db)
-    assert done.exit_code in (1, 15)
-    assert done.stderr.startswith(f"error: {db}: ")
-    assert done.stderr.count("\n") == 1
+    for command in READERS:
+        done = CliRunner().invoke(cli, [*command, "--db", str(db)])
+        assert (done.exit_code, done.stdout) == (ExitCode.UNUSABLE_FRONTIER, ""), command
+        assert done.stderr.startswith(f"error: {db}: ")
+        assert done.stderr.count("\n") == 1
     assert hashlib.sha256(db.read_bytes()).hexdigest() == before
+
+
+@pytest.mark.parametrize("command", READERS, ids=" ".join)
+def test_a_frontier_that_is_locked_is_told_in_one_sentence(small: Path, command: list[str]) -> None:
+    """By some other program: a crawl locks no readers out."""
+    db = small
+    with closing(sqlite3.connect(db, isolation_level=None)) as other:
+        other.execute("PRAGMA locking_mode = EXCLUSIVE")
+        other.execute("BEGIN EXCLUSIVE")
+        before = hashlib.sha256(db.read_bytes()).hexdigest()
+        done = CliRunner().invoke(cli, [*command, "--db", str(db)])
+        assert hashlib.sha256(db.read_bytes()).hexdigest() == before
+    assert (done.exit_code, done.stdout) == (ExitCode.INFRASTRUCTURE, "")
+    assert done.stderr == f"error: {db}: the database failed (database is locked)\n"
 
 
 async def test_a_frontier_is_the_same_after_a_report(tmp_path: Path) -> None:
@@ -298,8 +458,6 @@ async def test_a_million_links_are_reported_within_300_megabytes(tmp_path: Path,
 
 def multiply(db: Path, pages: int) -> None:
     """Give the frontier as many pages as are asked for with the links of its first."""
-    import sqlite3  # noqa: PLC0415
-
     connection = sqlite3.connect(db)
     with connection:
         series = f"WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {pages - 1})"

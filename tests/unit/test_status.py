@@ -19,6 +19,7 @@ from click.testing import CliRunner, Result
 from tests.support.clock import ManualClock
 from tests.support.crawler import crawl, crawling, rows
 from tests.support.website import Website, page, tree
+from tests.unit.test_results_stored import run
 
 from crawljob.exitcodes import ExitCode
 from durable_crawler.cli import cli
@@ -28,6 +29,7 @@ from durable_crawler.frontier import Result as PageResult
 from durable_crawler.frontier.opening import Admission
 from durable_crawler.frontier.overview import Phase
 from durable_crawler.frontier.reader import FrontierReader
+from durable_crawler.frontier.spent import DATABASE, Spent
 from durable_crawler.frontier.statements import MIGRATIONS, SCHEMA_VERSION, STATEMENTS
 from durable_crawler.outcomes import Outcome
 from durable_crawler.politeness import Pace
@@ -115,6 +117,7 @@ async def test_the_whole_document(db: Path, clock: ManualClock) -> None:
             "excluded": 2,
             "repeating_segments": 1,
         },
+        "timeLost": {},
         "noindexPages": 1,
         "waitingHosts": 2,
         "hosts": [
@@ -325,12 +328,55 @@ def test_no_statement_walks_all_pages_or_results() -> None:
     with closing(sqlite3.connect(":memory:")) as connection:
         for script in MIGRATIONS:
             connection.executescript(script)
-        for name in ("snapshot", "liveness", "tallies", "waiting_hosts", "robots_states", "quarantined"):
+        looks = ("snapshot", "liveness", "tallies", "waiting_hosts", "robots_states", "quarantined")
+        for name in (*looks, "finished_lately", "failed_lately"):
             plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {STATEMENTS[name]}", parameters)]
             for step in plan:
                 walks = step.startswith(("SCAN pages", "SEARCH pages"))
-                assert not walks or "INDEX pages_" in step, (name, step)
-                assert not step.startswith("SCAN results"), (name, step)
+                assert not walks or "INDEX pages_" in step or "PRIMARY KEY" in step, (name, step)
+                assert not step.startswith("SCAN results") or "INDEX results_" in step, (name, step)
+
+
+async def test_speed_is_told_from_what_was_finished_last_wherever_it_was_found(db: Path, clock: ManualClock) -> None:
+    """Not from what was found last: of a slow host and a fast one, that may have been done for hours."""
+    frontier = await SqliteFrontier.open(db, ADMISSION, max_pages=9, clock=clock)
+    leases = {lease.url: lease for lease in (await frontier.claim(dict.fromkeys(frontier.hosts, 1), 3)).leases}
+    for url, code in ((C, 200), (A, 404), (B, 500)):
+        outcome = Outcome.OK if code == 200 else Outcome.HTTP_ERROR
+        await frontier.finish(leases[url], PageResult(outcome, code, error="x"), [])
+        clock.advance(1)
+    await frontier.close()
+    reader = FrontierReader(db)
+    assert [host for host, *_ in reader.finished_lately(2)] == ["b.example", "a.example"]
+    assert [(url, status) for url, _, status, *_ in reader.failed_lately(5)] == [(B, 500), (A, 404)]
+
+
+async def test_where_the_time_went_is_added_up_over_all_processes(db: Path) -> None:
+    """Gates that were closed, the parser, the database."""
+    spec = {"politeness": {"delay": "800ms"}}
+    async with Website({"/": page("/a", "/b"), "/a": page(), "/b": page()}) as site:
+        await run(db, site.url, **spec, scope={"maxPages": 2})
+        first = read(db)["timeLost"]
+        await run(db, site.url, **spec)
+    lost = read(db)["timeLost"]
+    assert 0.6 < first["delay"] < lost["delay"] < 10
+    assert 0 < first["database"] < lost["database"] < 5
+    assert re.search(r"^time lost so far, added up over hosts: \d s politeness\.delay", status(db).stdout, re.MULTILINE)
+
+
+def test_what_time_goes_into_is_stored_once_and_nothing_is_lost_by_rounding() -> None:
+    spent = Spent()
+    stored = 0
+    for _ in range(1000):
+        spent.add(DATABASE, 0.0004)
+        due = spent.due()
+        stored += sum(ms for _, ms in due)
+        spent.stored(due)
+    assert stored in (399, 400)
+    spent.told({"delay": 2.5})
+    assert spent.due() == [("delay", 2500)]
+    spent.told({"delay": 2.5})
+    assert spent.due() == [("delay", 2500)], "until it is committed"
 
 
 def damage(db: Path) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from durable_crawler.cli import options
+from durable_crawler.results.eta import span
 
 if TYPE_CHECKING:
     from durable_crawler.frontier.overview import Overview, RobotsState, WaitingHost
@@ -35,6 +36,17 @@ _REASONS = {
     "above_max_links": "above scope.maxLinksPerPage",
 }
 _SPENT = {"waiting": "waiting for its turn", "server": "the server's", "parsing": "parsing"}
+_LOST = {
+    "delay": "politeness.delay",
+    "crawl_delay": "Crawl-delay",
+    "backoff": "backoff",
+    "circuit": "circuit breaker",
+    "robots": "robots.txt out of reach",
+    "proxy": "proxy out of reach",
+    "earlier_run": "what an earlier run was told",
+    "parsing": "parsing",
+    "database": "database",
+}
 _RECENT = 1000
 """Pages that were finished last, from which speed is told."""
 _ROBOTS = {"none": "no robots.txt", "rules": "rules", "unreachable": "unreachable"}
@@ -88,6 +100,7 @@ def document(db: Path, overview: Overview, now_ms: int) -> dict[str, Any]:
         "outcomes": dict(overview.outcomes),
         "leftOut": dict(overview.left_out),
         "refusedLinks": dict(overview.refused),
+        "timeLost": {cause: ms / 1000 for cause, ms in overview.spent_ms.items()},
         "noindexPages": overview.asks.get("noindex", 0),
         "waitingHosts": overview.waiting_hosts,
         "hosts": [_host(host, now_ms) for host in overview.hosts],
@@ -172,7 +185,12 @@ def _lines(found: Mapping[str, Any], now_ms: int) -> list[str]:
         lines.append(f"{rate}done in {found['eta']['text']}" if found["eta"]["seconds"] else found["eta"]["text"])
     if found["timeSpent"]:
         spent = ", ".join(f"{share:.0%} {_SPENT[name]}" for name, share in found["timeSpent"].items())
-        lines.append(f"time of the pages that were found last: {spent}")
+        lines.append(f"time of the pages that were finished last: {spent}")
+    lost = [
+        f"{span(seconds)} {_LOST.get(cause, cause)}" for cause, seconds in found["timeLost"].items() if seconds >= 0.5
+    ]
+    if lost:
+        lines.append(f"time lost so far, added up over hosts: {', '.join(lost)}")
     lines.append("")
     waits = _until(found["nextRetry"], now_ms)
     lines += _table(

@@ -146,14 +146,16 @@ class Flushed:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What holds for every statement of a flush: who we are, the time, how long a lease lasts, the page limit, and what
-    is remembered of earlier ones."""
+    """What holds for every statement of a flush: who we are, the time, how long a lease lasts, the page limit, what is
+    remembered of earlier ones, and what they cost."""
 
     epoch: int
     now_ms: int
     lease_ms: int
     max_pages: int
     known: Known = field(default_factory=lambda: Known(0))
+    spent: Sequence[tuple[str, int]] = ()
+    """Time to be added up: milliseconds by cause."""
 
 
 async def flush(run: Run, operations: Sequence[Operation], terms: Terms) -> Flushed:
@@ -165,6 +167,8 @@ async def flush(run: Run, operations: Sequence[Operation], terms: Terms) -> Flus
     ((epoch,),) = await run("epoch", {})
     if epoch != terms.epoch:
         raise FrontierOwnedError("another process has taken over this frontier; this one was fenced")
+    if terms.spent:
+        await run("spend", {"spent": as_json(terms.spent), "epoch": terms.epoch})
     answers: list[tuple[Operation, Any]] = []
     stocked: set[int] = set()
     drained: set[int] = set()

@@ -87,6 +87,8 @@ class Overview:
     """Links that were not followed, by reason; each is counted on every page that has it."""
     asks: Mapping[str, int]
     """Pages that ask for something, such as ``noindex``."""
+    spent_ms: Mapping[str, int]
+    """What time went into, of all processes: of hosts that waited by ``board.Wait``, of the program by ``spent``."""
     hosts: Sequence[WaitingHost]
     waiting_hosts: int
     """Of which ``hosts`` are the first."""

@@ -42,6 +42,12 @@ class FrontierReader:
         with self._connection() as connection:
             return Snapshot(*connection.execute(STATEMENTS["snapshot"]).fetchone())
 
+    def standing(self, now_ms: int) -> tuple[Phase, Snapshot]:
+        """The phase and the counts, from one snapshot: what may be asked for every other second."""
+        with self._connection() as connection:
+            connection.execute("BEGIN")
+            return _standing(connection, now_ms)
+
     def outcomes(self) -> dict[str, int]:
         """Finished pages by outcome, the most frequent first."""
         with self._connection() as connection:
@@ -59,16 +65,16 @@ class FrontierReader:
         """
         with self._connection() as connection:
             connection.execute("BEGIN")
-            counts = Snapshot(*connection.execute(STATEMENTS["snapshot"]).fetchone())
-            clean, leased_until_ms = connection.execute(STATEMENTS["liveness"]).fetchone()
+            phase, counts = _standing(connection, now_ms)
             hosts = connection.execute(STATEMENTS["waiting_hosts"], {"limit": HOSTS}).fetchall()
             return Overview(
-                phase=_phase(counts, closed=bool(clean), held=(leased_until_ms or 0) > now_ms),
+                phase=phase,
                 counts=counts,
                 outcomes=_tallies(connection, "outcome"),
                 left_out=_tallies(connection, "left_out"),
                 refused=_tallies(connection, "refused"),
                 asks=_tallies(connection, "asks"),
+                spent_ms=_tallies(connection, "spent"),
                 hosts=_hosts(connection, hosts),
                 waiting_hosts=hosts[0][-1] if hosts else 0,
                 quarantined=[
@@ -78,11 +84,16 @@ class FrontierReader:
             )
 
     def finished_lately(self, limit: int) -> list[tuple[str, int, int, int, int]]:
-        """Authority, ``finished_ms``, ``duration_ms``, ``waited_ms`` and ``parse_ms`` of the pages that were found last
-        of those that are done; a look-up, however large the frontier is.
+        """Authority, ``finished_ms``, ``duration_ms``, ``waited_ms`` and ``parse_ms`` of the pages that were finished
+        last; a look-up, however large the frontier is.
         """
         with self._connection() as connection:
             return connection.execute(STATEMENTS["finished_lately"], {"limit": limit}).fetchall()
+
+    def failed_lately(self, limit: int) -> list[tuple[str, str, int | None, str, int]]:
+        """URL, outcome, status, error and ``finished_ms`` of the pages that failed last, the latest first."""
+        with self._connection() as connection:
+            return connection.execute(STATEMENTS["failed_lately"], {"limit": limit}).fetchall()
 
     def robots_bodies(self, authorities: Sequence[str]) -> dict[str, list[bytes]]:
         """The robots.txt that are known of each host, of http and https."""
@@ -125,6 +136,9 @@ class FrontierReader:
             finally:
                 connection.close()
         except sqlite3.Error as error:
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL:
+                # Who only reads can fill nothing but the temporary file in which a report is sorted.
+                raise FrontierError("the folder for temporary files is full; name another one in TMPDIR") from error
             raise explain(self._path, error) from error
 
     def _opened(self) -> sqlite3.Connection:
@@ -167,6 +181,12 @@ class FrontierReader:
 def _tallies(connection: sqlite3.Connection, kind: str) -> dict[str, int]:
     """Sums by name, the largest first."""
     return dict(connection.execute(STATEMENTS["tallies"], {"kind": kind}).fetchall())
+
+
+def _standing(connection: sqlite3.Connection, now_ms: int) -> tuple[Phase, Snapshot]:
+    counts = Snapshot(*connection.execute(STATEMENTS["snapshot"]).fetchone())
+    clean, leased_until_ms = connection.execute(STATEMENTS["liveness"]).fetchone()
+    return _phase(counts, closed=bool(clean), held=(leased_until_ms or 0) > now_ms), counts
 
 
 def _phase(counts: Snapshot, *, closed: bool, held: bool) -> Phase:

@@ -37,7 +37,8 @@ from durable_crawler.frontier.model import (
     Verdict,
 )
 from durable_crawler.frontier.opening import Admission
-from durable_crawler.frontier.sets import Row
+from durable_crawler.frontier.sets import Row, as_json
+from durable_crawler.frontier.spent import DATABASE, PARSING, Spent
 from durable_crawler.logs import Limited
 from durable_crawler.outcomes import Outcome
 from durable_crawler.robots import KnownRobots
@@ -58,6 +59,9 @@ RESERVE_MIN_BYTES = 8 * 1024 * 1024
 RESERVE_MAX_BYTES = 64 * 1024 * 1024
 RESERVE_SHARE = 0.05
 """Free space below which nothing is claimed: this share of the volume, within these bounds. What is in flight fits."""
+
+SPENT_SECONDS = 1.0
+"""How often what time goes into is stored, with a flush that there is anyway; a kill takes no more than that."""
 
 _UNLIMITED = 2**62
 
@@ -99,6 +103,10 @@ class SqliteFrontier:
         self._looked_at_disk = -math.inf  # the first claim looks: a restart on a full volume must not begin to fill it
         self.on_flush: Callable[[float, Sequence[str]], None] = lambda seconds, operations: None
         """Told the duration of every flush that committed, and the names of its operations (``group.OPERATIONS``)."""
+        self.waits: Callable[[], Mapping[str, float]] = dict
+        """Asked for the seconds that hosts have waited since this process began, by reason; kept for ``status``."""
+        self._spent = Spent()
+        self._kept_spent = clock.monotonic()
 
     @classmethod
     async def open(cls, path: Path, admission: Admission, *, max_pages: int, clock: Clock) -> Self:
@@ -236,6 +244,8 @@ class SqliteFrontier:
             if self._flusher is not None:
                 await asyncio.gather(self._flusher, return_exceptions=True)
             if self._failure is None:
+                if spent := self._spent_time():
+                    await self._database.run("spend", {"spent": as_json(spent), "epoch": self._opened.epoch})
                 await self._database.run("closed", {"epoch": self._opened.epoch})
                 await self._database.run("last_checkpoint", {}, CHECKPOINT_DEADLINE_SECONDS)
         finally:
@@ -303,8 +313,12 @@ class SqliteFrontier:
         operations = self._without_claims_on_a_full_volume(operations)
         if not operations:
             return
-        terms = group.Terms(self._opened.epoch, self._clock.wall_ms(), LEASE_MS, self._max_pages, self._known)
+        spent = self._spent_time() if started - self._kept_spent >= SPENT_SECONDS else ()
+        terms = group.Terms(self._opened.epoch, self._clock.wall_ms(), LEASE_MS, self._max_pages, self._known, spent)
         flushed = await self._transact(operations, terms)
+        if spent:
+            self._spent.stored(spent)
+            self._kept_spent = started
         self._snapshot = flushed.snapshot
         self._take_stock(flushed)
         for operation, answer in flushed.answers:
@@ -312,6 +326,13 @@ class SqliteFrontier:
                 operation.answer.set_result(answer)
         self.on_flush(self._clock.monotonic() - started, [operation.name for operation in operations])
         await self._checkpoint()
+        self._spent.add(DATABASE, self._clock.monotonic() - started)
+        parsed_ms = sum(operation.result.parse_ms for operation in operations if isinstance(operation, group.Finish))
+        self._spent.add(PARSING, parsed_ms / 1000)
+
+    def _spent_time(self) -> Sequence[tuple[str, int]]:
+        self._spent.told(self.waits())
+        return self._spent.due()
 
     def _take_stock(self, flushed: group.Flushed) -> None:
         """Note which hosts have pending pages now. Nothing here looks at more hosts than the flush did."""

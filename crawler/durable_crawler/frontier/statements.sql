@@ -12,6 +12,12 @@ COMMIT;
 -- Read inside each flush: whoever finds another epoch than its own has been replaced.
 SELECT epoch FROM meta;
 
+-- name: spend
+-- [cause, milliseconds] that went by since the last time.
+INSERT INTO tallies
+SELECT 'spent', value ->> 0, value ->> 1 FROM json_each(:spent) WHERE (SELECT epoch FROM meta) = :epoch
+    ON CONFLICT DO UPDATE SET total = total + excluded.total;
+
 -- name: new_epoch
 UPDATE meta SET epoch = epoch + 1, clean = 0, spec = :spec RETURNING epoch;
 
@@ -341,7 +347,7 @@ SELECT url FROM pages WHERE state = 'done';
 
 -- name: broken_invariants
 -- What the schema cannot say row by row. Empty, always: the crash tests ask after every kill.
-WITH kept AS (SELECT kind, name, total FROM tallies WHERE total > 0),
+WITH kept AS (SELECT kind, name, total FROM tallies WHERE total > 0 AND kind <> 'spent'),
 counted (kind, name, total) AS (
   SELECT 'outcome', outcome, count(*) FROM results GROUP BY outcome
   UNION ALL SELECT 'left_out', left_out, count(*) FROM pages WHERE left_out IS NOT NULL GROUP BY left_out
@@ -408,10 +414,17 @@ SELECT authority, pending, deferred, leased, due_ms, closed_until_ms, gap_ms, fa
  ORDER BY pending DESC, deferred DESC, host_id;
 
 -- name: finished_lately
--- Of the pages that were found last and are done, which are those that were finished last but for a few.
+-- Without those that were closed together with their dead host, which says nothing about speed.
 SELECT authority, finished_ms, duration_ms, coalesce(waited_ms, 0), coalesce(parse_ms, 0)
-  FROM (SELECT * FROM results ORDER BY page_id DESC LIMIT :limit) AS latest
-  JOIN pages ON pages.id = page_id JOIN hosts ON hosts.id = host_id;
+  FROM (SELECT * FROM results ORDER BY finished_ms DESC LIMIT :limit) AS latest
+  JOIN pages ON pages.id = page_id JOIN hosts ON hosts.id = host_id
+ WHERE outcome <> 'host_dead';
+
+-- name: failed_lately
+SELECT url, outcome, status, error, finished_ms
+  FROM (SELECT * FROM results WHERE failed = 1 ORDER BY finished_ms DESC LIMIT :limit) AS latest
+  JOIN pages ON pages.id = page_id
+ ORDER BY finished_ms DESC, page_id DESC;
 
 -- name: robots_bodies
 SELECT origin, body FROM robots WHERE failures = 0 AND origin IN (SELECT value FROM json_each(:origins));

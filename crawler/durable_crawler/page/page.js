@@ -9,7 +9,7 @@
     if (!answer.ok) return;
     const progress = await answer.json();
     for (const element of document.querySelectorAll("[data-key]")) {
-      element.textContent = Math.round(progress[element.dataset.key]).toLocaleString("en");
+      element.textContent = progress[element.dataset.key].toLocaleString("en", { maximumFractionDigits: 1 });
     }
   };
 

@@ -20,7 +20,7 @@ from crawljob import __version__
 from crawljob.spec import CrawlJobSpec
 from durable_crawler.background import Background
 from durable_crawler.clock import Clock
-from durable_crawler.frontier import FrontierError
+from durable_crawler.frontier import FrontierError, Snapshot
 from durable_crawler.frontier.overview import Overview
 from durable_crawler.frontier.reader import FrontierReader
 from durable_crawler.page import render
@@ -101,7 +101,7 @@ class PageServer:
     async def _main(self, _: web.Request) -> web.Response:
         now_ms = self._clock.wall_ms()
         overview, failures = await self._looks.run(lambda: self._look(now_ms))
-        numbers = self._numbers(overview)
+        numbers = self._numbers(overview.counts)
         return self._html(render.main(self._name, overview, numbers, failures, now_ms))
 
     def _look(self, now_ms: int) -> tuple[Overview, list[render.Failure]]:
@@ -109,17 +109,11 @@ class PageServer:
         return overview, list(self._failures()) if overview.counts.failed else []
 
     def _failures(self) -> Iterator[render.Failure]:
-        query = (
-            "SELECT url, outcome, status, error, finished_ms FROM results JOIN pages ON pages.id = page_id "
-            "WHERE failed = 1 ORDER BY page_id DESC LIMIT ?"
-        )
-        with self._reader.results() as connection:
-            for url, outcome, status, error, finished_ms in connection.execute(query, (FAILURES,)):
-                why = outcome if status is None else f"{outcome}, status {status}"
-                yield render.Failure(url, f"{why}: {error}" if error else why, finished_ms)
+        for url, outcome, status, error, finished_ms in self._reader.failed_lately(FAILURES):
+            why = outcome if status is None else f"{outcome}, status {status}"
+            yield render.Failure(url, f"{why}: {error}" if error else why, finished_ms)
 
-    def _numbers(self, overview: Overview) -> dict[str, float]:
-        counts = overview.counts
+    def _numbers(self, counts: Snapshot) -> dict[str, float]:
         now = self._clock.monotonic()
         if self._before is None or now - self._before[0] >= 1.0:
             if self._before is not None:
@@ -129,8 +123,8 @@ class PageServer:
         return {**{key: found[key] for key in render.NUMBERS if key in found}, "rate": self._rate}
 
     async def _progress(self, _: web.Request) -> web.Response:
-        overview = await self._looks.run(lambda: self._reader.overview(self._clock.wall_ms()))
-        return web.json_response({"phase": overview.phase, **self._numbers(overview)}, headers=_HEADERS)
+        phase, counts = await self._looks.run(lambda: self._reader.standing(self._clock.wall_ms()))
+        return web.json_response({"phase": phase, **self._numbers(counts)}, headers=_HEADERS)
 
     async def _explain(self, request: web.Request) -> web.Response:
         url = request.query.get("url", "")
@@ -162,7 +156,12 @@ class PageServer:
     def _write_report(self, form: str, file: BinaryIO) -> None:
         about = About(str(self._db), self._clock.wall_ms(), __version__)
         with self._reader.results() as connection, collect(connection) as findings:
-            file.writelines(part.encode() for part in FORMATS[form](findings, about))
+            parts = (part.encode("utf-8", "replace") for part in FORMATS[form](findings, about))
+            try:
+                file.writelines(parts)
+            except OSError as error:
+                why = f"the folder for temporary files cannot be written to ({error.strerror})"
+                raise FrontierError(f"{why}; name another one in TMPDIR") from error
 
 
 def _resource(name: str, content_type: str) -> Callable[[web.Request], Awaitable[web.Response]]:

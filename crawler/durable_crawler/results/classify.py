@@ -6,10 +6,13 @@ refuses a crawler says nothing about its readers, and that a host could not be r
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import takewhile
 
-from durable_crawler.outcomes import Outcome
+from durable_crawler import redirects
+from durable_crawler.outcomes import Hop, Outcome
 from durable_crawler.results.reading import Page
 
 
@@ -51,7 +54,10 @@ PASSING_STATUSES = frozenset({408, 425, 502, 503, 504, *range(520, 531)})
 PERMANENT = frozenset({301, 308})
 """RFC 9110 sections 15.4.2 and 15.4.9."""
 
-_NOT_ASKED = frozenset({Outcome.ROBOTS_DISALLOWED, Outcome.ADDRESS_REFUSED, Outcome.PROXY_REFUSED})
+# A redirect that only we do not follow: a visitor's browser goes on to more than 10, or to another scheme.
+_NOT_ASKED = frozenset(
+    {Outcome.ROBOTS_DISALLOWED, Outcome.ADDRESS_REFUSED, Outcome.PROXY_REFUSED, Outcome.REDIRECT_INVALID}
+)
 _LED_AWAY = frozenset({Outcome.REDIRECT_OUT_OF_SCOPE, Outcome.REDIRECT_EXCLUDED})
 _THERE = frozenset({Outcome.OK, Outcome.NOT_HTML, Outcome.TOO_LARGE})
 
@@ -74,7 +80,7 @@ def judge(page: Page) -> Verdict:
     if outcome is Outcome.HTTP_ERROR:
         confidence = _of_status(page.status or 0)
         return Verdict(confidence, f"status {page.status}")
-    if outcome is Outcome.REDIRECT_INVALID:
+    if outcome is Outcome.REDIRECT_INVALID and page.error.removeprefix("redirect: ") in redirects.FAULTS:
         return Verdict(Confidence.BROKEN, why)
     if outcome in _NOT_ASKED:
         return Verdict(Confidence.UNCHECKED, why)
@@ -91,18 +97,28 @@ def insecure(source: str, target: str) -> bool:
 def _of_status(status: int) -> Confidence:
     if status in BLOCKED_STATUSES:
         return Confidence.BLOCKED
-    return Confidence.UNREACHABLE if status in PASSING_STATUSES else Confidence.BROKEN
+    # Of what is no redirect below 400, a browser shows something (300), and we can tell nothing (304, unasked for).
+    return Confidence.UNREACHABLE if status in PASSING_STATUSES or status < 400 else Confidence.BROKEN
 
 
 def _on_its_way(page: Page, outcome: Outcome) -> Verdict:
     """The class of a page that is there, or leads to where the crawl does not go, by the redirects before."""
     if any(insecure(hop.url, hop.location) for hop in page.hops):
         return Verdict(Confidence.INSECURE, f"redirected to {page.hops[-1].location}")
-    if any(hop.status in PERMANENT for hop in page.hops):
-        return Verdict(Confidence.REDIRECTED, f"{page.hops[0].status} to {page.hops[-1].location}")
+    moved = _moved(page.hops)
+    if moved is not None:
+        return Verdict(Confidence.REDIRECTED, f"{moved.status} to {moved.location}")
     if outcome in _LED_AWAY:
         return Verdict(Confidence.UNCHECKED, f"redirected to {page.hops[-1].location}" if page.hops else str(outcome))
     return Verdict(Confidence.OK, f"status {page.status}")
+
+
+def _moved(hops: Sequence[Hop]) -> Hop | None:
+    """The redirect whose target the link should name: the last of those that come first and are permanent. What
+    follows one that is not (302, 303, 307) is none of the link's business: it was right to go there.
+    """
+    permanent = list(takewhile(lambda hop: hop.status in PERMANENT, hops))
+    return permanent[-1] if permanent else None
 
 
 _LEFT_OUT = {

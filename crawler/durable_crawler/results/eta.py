@@ -65,7 +65,8 @@ def estimate(finished: Sequence[Finished], hosts: Sequence[Left], left: int, now
     for host in hosts:
         own = _rate(by_host.get(host.authority, ()), now_ms)
         takes = host.closed_for_s + (host.pages / own if own else host.pages * max(host.crawl_delay_s, host.slowed_s))
-        if takes > longest * 1.1:  # a host that is like the others is not the reason
+        # A host that is like the others is not the reason; one that has no others is.
+        if takes >= longest * (1.0 if host.pages == left else 1.1):
             slowest, longest, pace = host, takes, (1 / own if own else max(host.crawl_delay_s, host.slowed_s))
     if slowest is None:
         return Estimate(rate, whole, f"{span(whole)}: {left:,} pages left at {_at(1 / rate)}")

@@ -18,7 +18,7 @@ from durable_crawler.results.classify import judge
 from durable_crawler.results.report.about import printable
 
 Kind = Literal["string", "integer", "boolean", "time", "list"]
-"""``time``: milliseconds since the epoch, UTC. ``list``: of strings, in CSV and Parquet joined by line feeds."""
+"""``time``: milliseconds since the epoch, UTC. ``list``: of strings, in CSV joined by line feeds."""
 
 Row = tuple[Any, ...]
 
@@ -92,7 +92,7 @@ TABLES: Mapping[str, Table] = {
     ),
     "links": Table(
         (
-            Column("source", "string", "The page that has the link."),
+            Column("source", "string", "The page that has the link, or was redirected to where it stands."),
             Column("target", "string", "The canonical URL that it leads to."),
             Column("fragment", "string", "What stands behind the #.", optional=True),
             Column(

@@ -17,7 +17,7 @@ from durable_crawler.outcomes import Hop
 from durable_crawler.results import reading
 from durable_crawler.results.classify import PROBLEMS, Confidence, Verdict, insecure, judge
 from durable_crawler.results.fragments import is_missing
-from durable_crawler.urls import url_hash
+from durable_crawler.urls import origin, url_hash
 
 TOP = 20
 """Pages of each list of the slowest, largest and deepest."""
@@ -26,6 +26,8 @@ LISTED = 10_000
 
 _CACHED = 20_000
 _BATCH = 1000
+
+_BY_URL = "SELECT id FROM pages WHERE hash_high = ? AND hash_low = ?"
 
 _SPILL = """
 PRAGMA journal_mode = OFF;
@@ -72,6 +74,8 @@ class Listed:
     url: str
     value: str
     """What the list is about: a time, a size, a reason."""
+    number: int | None = None
+    """What it is sorted by, where it is not its words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,38 +123,42 @@ class Findings:
     def slowest(self) -> list[Listed]:
         """Pages by the time that their last request took, the time for its turn left out."""
         rows = self._top("duration_ms - coalesce(waited_ms, 0)")
-        return [Listed(url, f"{ms / 1000:.1f} s") for url, ms in rows]
+        return [Listed(url, f"{ms / 1000:.1f} s", ms) for url, ms in rows]
 
     def largest(self) -> list[Listed]:
         """Pages by their decoded bytes."""
-        return [Listed(url, f"{size:,} bytes") for url, size in self._top("bytes")]
+        return [Listed(url, f"{size:,} bytes", size) for url, size in self._top("bytes")]
 
     def deepest(self) -> list[Listed]:
         """Pages by the number of links from a seed."""
-        return [Listed(url, f"{depth} link(s) from a seed") for url, depth in self._top("depth")]
+        return [Listed(url, f"{depth} link(s) from a seed", depth) for url, depth in self._top("depth")]
 
     def _top(self, what: str) -> list[tuple[str, int]]:
+        """Of the crawl's own pages: what was only verified is another site's."""
         query = (
-            f"SELECT url, {what} AS value FROM results JOIN pages ON pages.id = page_id WHERE value > 0 "  # noqa: S608 - ours
-            "ORDER BY value DESC, page_id LIMIT ?"
+            f"SELECT url, {what} AS value FROM results JOIN pages ON pages.id = page_id "  # noqa: S608 - ours
+            "WHERE value > 0 AND verified IS NULL ORDER BY value DESC, page_id LIMIT ?"
         )
         return self._frontier.execute(query, (TOP,)).fetchall()
 
     def orphans(self) -> Iterator[Listed]:
-        """Pages that were fetched and that no other stored link leads to; seeds are found without one."""
+        """Pages that were read and to which no other leads, by a link or a redirect: seeds, above all. What itself only
+        leads elsewhere is none, nor is where a host begins, which nobody needs a link to.
+        """
         if not self.totals.links:
             return
         query = (
-            "SELECT pages.id, url FROM pages JOIN results ON page_id = pages.id WHERE outcome = 'ok' AND depth > 0 "
-            "ORDER BY pages.id"
+            "SELECT pages.id, url FROM pages JOIN results ON page_id = pages.id "
+            "WHERE outcome = 'ok' AND final_url IS NULL AND verified IS NULL ORDER BY pages.id"
         )
         found = 0
         for page_id, url in self._frontier.execute(query):
-            if self._spill.execute("SELECT 1 FROM linked WHERE page = ?", (page_id,)).fetchone() is None:
+            linked = self._spill.execute("SELECT 1 FROM linked WHERE page = ?", (page_id,)).fetchone()
+            if linked is None and url != f"{origin(url)}/":
                 found += 1
                 if found > LISTED:
                     return
-                yield Listed(url, "no page of the crawl links to it any more")
+                yield Listed(url, "no page that was read links to it")
 
     def duplicates(self) -> Iterator[Sequence[str]]:
         """URLs with the same content, the largest groups first."""
@@ -165,9 +173,9 @@ class Findings:
         left = LISTED
         for (content_hash,) in self._frontier.execute(groups, (LISTED // 2,)).fetchall():
             urls = [url for (url,) in self._frontier.execute(of, (content_hash, left))]
-            left -= len(urls)
-            if left < 0 or not urls:
+            if len(urls) < 2:  # cut off
                 return
+            left -= len(urls)
             yield urls
 
     def disallowed(self) -> Iterator[Listed]:
@@ -226,6 +234,7 @@ class _Collector:
         self._found: list[tuple[int, int, int, str, str]] = []
         self._linked: list[tuple[int]] = []
         self._links = 0
+        self._lacks = lru_cache(maxsize=_CACHED)(self._is_lacking)  # the ids of a page may take longer than all else
 
     def totals(self) -> Totals:
         """Collect all of it."""
@@ -236,8 +245,11 @@ class _Collector:
             self._classes[verdict.confidence] += 1
             if verdict.confidence in PROBLEMS:
                 self._add(page.id, "", verdict)
+            if page.final_url is not None:
+                self._linked.extend(self._frontier.execute(_BY_URL, url_hash(page.final_url)))
+            self._flush_many()
         self._of_pages = self._targets
-        self._spill.execute("CREATE INDEX targets_page ON targets (page)")
+        self._spill.execute("CREATE INDEX targets_page ON targets (page, rank, fragment)")
         self._read_links()
         self._spill.execute("CREATE INDEX found_target ON found (target, source, position)")
         self._spill.execute("UPDATE targets SET links = (SELECT count(*) FROM found WHERE target = targets.id)")
@@ -278,13 +290,12 @@ class _Collector:
                 if page.is_there and fragment and self._lacks(target, fragment):
                     special = self._special(target, fragment, Confidence.FRAGMENT)
                     self._found.append((special, source, position, text, rel))
-            if len(self._linked) >= _BATCH:
-                self._flush()
+            self._flush_many()
         self._flush()
 
     def _has_links_of_its_own(self, url: str) -> bool:
         """Whether a redirect's target is a page of the crawl as well: then it is there that the links stand."""
-        query = "SELECT 1 FROM pages JOIN edges ON page_id = pages.id WHERE hash_high = ? AND hash_low = ?"
+        query = f"SELECT 1 FROM results WHERE page_id = ({_BY_URL}) AND outcome = 'ok'"  # noqa: S608 - ours
         return self._frontier.execute(query, url_hash(url)).fetchone() is not None
 
     def _linked_page(self, page_id: int) -> _Linked:
@@ -305,9 +316,13 @@ class _Collector:
         why = f"no element has the id {fragment}" if fragment else "an https page links to it"
         return self._add(page_id, fragment, Verdict(confidence, why))
 
-    def _lacks(self, page_id: int, fragment: str) -> bool:
+    def _is_lacking(self, page_id: int, fragment: str) -> bool:
         row = self._frontier.execute("SELECT hashes FROM fragments WHERE page_id = ?", (page_id,)).fetchone()
         return is_missing(fragment, None if row is None else row[0])
+
+    def _flush_many(self) -> None:
+        if len(self._linked) + len(self._found) >= _BATCH:
+            self._flush()
 
     def _flush(self) -> None:
         self._spill.executemany("INSERT INTO found VALUES (?, ?, ?, ?, ?)", self._found)

@@ -39,7 +39,7 @@ def write(findings: Findings, about: About) -> Iterator[str]:
     yield "</ul>\n"
     yield from _problems(findings)
     lists: tuple[tuple[str, str, Iterable[Listed]], ...] = (
-        ("Orphans", "No page of the crawl links to them any more.", findings.orphans()),
+        ("Orphans", "No page that was read links to them.", findings.orphans()),
         ("Slowest pages", "The time of the last request, without waiting for a turn.", findings.slowest()),
         ("Largest pages", "", findings.largest()),
         ("Deepest pages", "", findings.deepest()),
@@ -111,7 +111,8 @@ def _list(name: str, heading: str, meaning: str, rows: Iterable[Listed]) -> Iter
                 f'<div class="scroll"><table class="sortable" id="{name}"><thead><tr><th scope="col">What</th>'
                 '<th scope="col">Why</th></tr></thead>\n<tbody>\n'
             )
-        yield f"<tr><td>{_link(row.url)}</td><td>{_text(row.value)}</td></tr>\n"
+        number = "" if row.number is None else f' class="number" data-value="{row.number}"'
+        yield f"<tr><td>{_link(row.url)}</td><td{number}>{_text(row.value)}</td></tr>\n"
     if some:
         yield "</tbody></table></div>\n</section>\n"
 
@@ -119,11 +120,11 @@ def _list(name: str, heading: str, meaning: str, rows: Iterable[Listed]) -> Iter
 def _groups(findings: Findings) -> Iterator[Listed]:
     for number, urls in enumerate(findings.duplicates(), start=1):
         for url in urls:
-            yield Listed(url, f"group {number} of {len(urls)}")
+            yield Listed(url, f"group {number} of {len(urls)}", number)
 
 
 def _refused(reasons: Iterable[tuple[str, int]]) -> Iterator[Listed]:
-    return (Listed(reason, f"{count:,}") for reason, count in reasons)
+    return (Listed(reason, f"{count:,}", count) for reason, count in reasons)
 
 
 def _link(url: str) -> str:

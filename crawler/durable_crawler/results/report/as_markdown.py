@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from urllib.parse import quote
 
 from durable_crawler.results.classify import PROBLEMS, Confidence
 from durable_crawler.results.findings import Findings, Listed
 from durable_crawler.results.report.about import HEADINGS, MEANINGS, About, printable, time
+
+_NOT_IN_LINKS = re.compile(r"[<>\s]")
 
 
 def write(findings: Findings, about: About) -> Iterator[str]:
@@ -58,9 +61,10 @@ def _list(heading: str, rows: Iterable[str]) -> Iterator[str]:
 
 
 def _link(url: str) -> str:
-    """A URL that is a link and shows itself. It is a canonical one, and only a few of its characters mean something."""
-    url = printable(url).replace("<", "%3C").replace(">", "%3E")
-    return f"<{url}>"
+    """A URL that is a link and shows itself: no such link has a space or angle brackets in it (CommonMark 6.5), and
+    with one the rest would be Markdown. A canonical URL has none; a fragment is as the page has it.
+    """
+    return f"<{_NOT_IN_LINKS.sub(lambda found: quote(found[0], safe=''), printable(url))}>"
 
 
 def _text(text: str) -> str:
