@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
+from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 from tests.support.builders import job
@@ -392,6 +395,20 @@ def test_a_file_appears_whole(tmp_path: Path) -> None:
         write(b"two\n")
     assert file.read_text() == "one\ntwo\n"
     assert list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.parametrize("words", [("export", "docs", "pages"), ("status", "docs"), ("suspend", "docs")], ids=" ".join)
+def test_a_standard_output_that_takes_nothing_is_not_the_clusters_fault(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, words: Sequence[str]
+) -> None:
+    cluster.pod(cluster.crawljob(), RUNNING)
+    cluster.out = (b"result",)
+
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        with pytest.raises(click.ClickException) as refused:
+            plugin.main(words, standalone_mode=False)
+    assert str(refused.value) == "Standard output cannot be written (No space left on device)."
 
 
 # -- status, and the patches -------------------------------------------------------------------------------------------

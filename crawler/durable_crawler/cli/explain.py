@@ -13,6 +13,7 @@ from crawljob.manifest import load
 from crawljob.problems import InvalidInputError
 from durable_crawler.cli import options
 from durable_crawler.cli.contract import refuse
+from durable_crawler.cli.output import written
 
 if TYPE_CHECKING:
     from durable_crawler.results.explain import Story
@@ -42,7 +43,8 @@ def explain(url: str, db: Path, file: Path | None, form: str) -> None:
     except FrontierError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(error.exit_code)
-    click.echo(json.dumps(document(story), indent=2, ensure_ascii=False) if form == "json" else _text(story))
+    text = json.dumps(document(story), indent=2, ensure_ascii=False) if form == "json" else _text(story)
+    written([text, "\n"], None)
 
 
 def document(story: Story) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import click
 
 from crawljob.exitcodes import ExitCode
 from durable_crawler.cli import options
-from durable_crawler.cli.output import written, written_bytes
+from durable_crawler.cli.output import apart, written, written_bytes
 
 TABLES = ("pages", "links")
 FORMATS = ("jsonl", "csv", "parquet")
@@ -34,6 +34,7 @@ def export(table: str, db: Path, form: str, output: Path | None) -> None:
     from durable_crawler.frontier.reader import FrontierReader  # noqa: PLC0415
     from durable_crawler.results import export as rows  # noqa: PLC0415
 
+    apart(output, db)
     writers = {"jsonl": rows.jsonl, "csv": rows.comma_separated}
     try:
         with FrontierReader(db).results() as connection:
@@ -55,7 +56,7 @@ def _parquet_to(output: Path | None) -> Callable[..., None]:
             raise
         click.echo("error: --format parquet needs pyarrow: pip install 'durable-crawler[parquet]'", err=True)
         sys.exit(ExitCode.INVALID)
-    if output is None and sys.stdout.isatty():
+    if output is None and sys.stdout is not None and sys.stdout.isatty():
         raise click.UsageError("--format parquet is not for a terminal: name a file with --output")
 
     return parquet.write

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import os
-import secrets
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
 import click
 
 from crawljob.exitcodes import ExitCode
+from crawljob.wholefile import whole_file
+
+_COMPANIONS = ("", "-wal", "-shm", "-journal", ".lock")
+"""What SQLite and the crawler append to the name of a frontier, for files of their own."""
+
+
+def apart(output: Path | None, db: Path) -> None:
+    """Refuse to write over the frontier that is read, or what belongs to it. Raises ``click.BadParameter``."""
+    if output is not None and os.path.realpath(output) in {f"{os.path.realpath(db)}{more}" for more in _COMPANIONS}:
+        raise click.BadParameter(f"{output} belongs to the frontier; name another file", param_hint="--output")
 
 
 def written(parts: Iterable[str], output: Path | None) -> None:
-    """Write text as it is made, as UTF-8. A file that cannot be written ends the program with one sentence."""
+    """Write text as it is made, as UTF-8. What cannot be written ends the program with one sentence."""
 
     def write(sink: BinaryIO) -> None:
         sink.writelines(part.encode("utf-8", "replace") for part in parts)
@@ -26,23 +36,29 @@ def written(parts: Iterable[str], output: Path | None) -> None:
 def written_bytes(write: Callable[[BinaryIO], None], output: Path | None) -> None:
     """Have ``write`` write. The other half of a file never replaces a whole one."""
     if output is None:
-        write(sys.stdout.buffer)
-        sys.stdout.buffer.flush()
+        _printed(write)
         return
     try:
-        _replace(write, output)
-    except OSError as error:
-        click.echo(f"error: {output}: cannot be written ({error.strerror}); nothing was changed", err=True)
-        sys.exit(ExitCode.INFRASTRUCTURE)
-
-
-def _replace(write: Callable[[BinaryIO], None], output: Path) -> None:
-    draft = output.with_name(f".{output.name}.{secrets.token_hex(4)}.part")
-    try:
-        with draft.open("xb") as file:
+        with whole_file(output) as file:
             write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(output)
-    finally:
-        draft.unlink(missing_ok=True)
+    except OSError as error:
+        _end(f"{output}: cannot be written ({error.strerror}); nothing was changed")
+
+
+def _printed(write: Callable[[BinaryIO], None]) -> None:
+    if sys.stdout is None:
+        _end("standard output is closed; open it, or name a file")
+    try:
+        write(sys.stdout.buffer)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        with suppress(OSError):  # else the interpreter tries once more, and says so
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _end(f"standard output cannot be written ({error.strerror})")
+
+
+def _end(sentence: str) -> None:
+    click.echo(f"error: {sentence}", err=True)
+    sys.exit(ExitCode.INFRASTRUCTURE)

@@ -10,7 +10,7 @@ import click
 from crawljob import __version__
 from crawljob.exitcodes import ExitCode
 from durable_crawler.cli import options
-from durable_crawler.cli.output import written
+from durable_crawler.cli.output import apart, written
 
 FORMATS = ("html", "markdown", "json", "junit")
 CLASSES = ("broken", "fragment", "unreachable", "blocked", "insecure", "redirected", "unchecked")
@@ -48,6 +48,7 @@ def report(db: Path, form: str, output: Path | None, fail_on: tuple[str, ...]) -
     from durable_crawler.results import findings as found  # noqa: PLC0415
     from durable_crawler.results import report as formats  # noqa: PLC0415
 
+    apart(output, db)
     about = formats.About(str(db), SystemClock().wall_ms(), __version__)
     try:
         with FrontierReader(db).results() as connection, found.collect(connection) as findings:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from durable_crawler.cli import options
+from durable_crawler.cli.output import written
 from durable_crawler.results.eta import span
 
 if TYPE_CHECKING:
@@ -75,7 +76,8 @@ def status(db: Path, form: str) -> None:
         click.echo(f"error: {error}", err=True)
         sys.exit(error.exit_code)
     found = {**document(db, overview, now_ms), **speed}
-    click.echo(json.dumps(found, indent=2) if form == "json" else "\n".join(_lines(found, now_ms)))
+    text = json.dumps(found, indent=2) if form == "json" else "\n".join(_lines(found, now_ms))
+    written([text, "\n"], None)
 
 
 def document(db: Path, overview: Overview, now_ms: int) -> dict[str, Any]:

@@ -67,7 +67,7 @@ async def status(kube: Kube, namespace: str, name: str, form: str, *, watch: boo
         text = await _status(kube, job, form, compact=watch)
         if text != before:
             clear = _CLEAR if watch and form == "table" and sys.stdout.isatty() else ""
-            click.echo(clear + text)
+            output.printed(f"{clear}{text}\n".encode(errors="replace"))
             before = text
         if not watch or story.over(job):
             return 0
@@ -121,7 +121,7 @@ async def change(kube: Kube, namespace: str, name: str, spec: dict[str, Any], do
     except NotFoundError:
         await volume.crawljob(kube, namespace, name)
         raise
-    click.echo(f"crawljob.durable-crawler.io/{name} {done}")
+    output.printed(f"crawljob.durable-crawler.io/{name} {done}\n".encode())
     return 0
 
 

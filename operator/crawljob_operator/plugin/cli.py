@@ -129,7 +129,7 @@ def report(name: str, form: str, fail_on: str | None, **options: Any) -> None:
 @_reading
 def export(name: str, what: str, form: str, **options: Any) -> None:
     """Write all pages or all links as rows."""
-    if form == "parquet" and options["path"] is None and sys.stdout.isatty():
+    if form == "parquet" and options["path"] is None and sys.stdout is not None and sys.stdout.isatty():
         raise click.UsageError("Parquet is not for a terminal; name a file with --output.")
     _read(name, ["export"], [what, "--format", form], options)
 
