@@ -23,7 +23,7 @@ Columns are added at the end, never renamed or taken away.
 | time | milliseconds since the epoch | the same | timestamp[ms, UTC] |
 | list | list of strings | lines of one field | list of strings |
 
-CSV is that of RFC 4180, with a header. Text that begins with `=`, `+`, `-`, `@`, a tab or a carriage return has an
+CSV is that of RFC 4180, with a header. Text that begins with `=`, `+`, `-`, `@`, also full-width, has an
 apostrophe before it, as a spreadsheet would run it as a formula, and control characters are replaced: whoever needs
 what the site said, character for character, takes JSON Lines. Parquet needs `pip install 'durable-crawler[parquet]'`.
 

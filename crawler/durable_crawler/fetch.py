@@ -120,6 +120,7 @@ class _Attempt:
     body_bytes: int = 0
     hops: list[Hop] = field(default_factory=list)
     exchanges: list[Exchange] = field(default_factory=list)
+    place_given: bool = False
 
     def begin(self, now_ns: int) -> None:
         """A request for ``current`` starts."""
@@ -167,6 +168,7 @@ class _Attempt:
             retry_after=self.retry_after,
             host_incident=host_incident,
             error=one_line(end.error, _ERROR_MAX),
+            place_given=self.place_given,
         )
 
 
@@ -405,6 +407,7 @@ def _redirected(attempt: _Attempt, status: int, location: str | None, wanted: _W
     match verdict:
         case redirects.Follow(target):
             attempt.hops.append(Hop(attempt.current, status, target))
+            attempt.place_given |= "#" in (location or "")
             return target
         case redirects.OutOfScope(target):
             attempt.hops.append(Hop(attempt.current, status, target))

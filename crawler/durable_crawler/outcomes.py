@@ -118,6 +118,10 @@ class Fetched:
     """A short cause for people and logs, at most 200 characters, without line breaks."""
     robots_tags: tuple[str, ...] = ()
     """The X-Robots-Tag values of the last response, one for each line of the header."""
+    place_given: bool = False
+    """Whether a redirect names a place in the page, which a browser takes instead of the link's own fragment (WHATWG
+    Fetch, "HTTP-redirect fetch").
+    """
 
 
 @dataclass(frozen=True, slots=True)

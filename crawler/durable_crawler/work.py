@@ -245,7 +245,7 @@ class Work:
             product=self._product,
             follow=self._spec.scope.follow,
             references=self._spec.results.edges,
-            ids=self._spec.audit.fragments,
+            ids=self._spec.audit.fragments and not fetched.place_given,
         )
         depth = job.lease.depth + 1
         if len(fetched.body) > BIG_BODY_BYTES:

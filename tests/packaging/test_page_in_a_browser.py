@@ -63,7 +63,7 @@ def test_it_is_live_used_by_keyboard_and_safe(crawl: Path, chromium: Path) -> No
             keep(tab, "explain")
             tab.get_by_label("Explain a URL").fill("https://x.example/<script>alert(3)</script>")
             tab.keyboard.press("Enter")
-            expect(tab.get_by_role("cell", name="no page that was read links to it").first).to_be_visible()
+            expect(tab.get_by_role("cell", name="no link to it was kept, and it is no seed").first).to_be_visible()
 
             tab.goto(url)
             with tab.expect_download() as download:

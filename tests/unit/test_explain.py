@@ -70,6 +70,32 @@ async def test_where_it_was_redirected_to_and_who_is_redirected_here(db: Path) -
         assert ("it is where another one is redirected to", f"{site.url}old") in texts(new, "alias")
 
 
+async def test_whether_the_place_in_the_page_is_there(db: Path) -> None:
+    """As a report says it: both are asked about the same link."""
+    answers = {"/": page("/a#x", "/a#y", "/old#z"), "/a": html("<p id=x>"), "/old": redirect("/a#x", 302)}
+    async with Website(answers) as site:
+        await run(db, site.url)
+        assert texts(told(db, f"{site.url}a#x"), "fragment") == [("nothing is missing there", None)]
+        assert texts(told(db, f"{site.url}a#y"), "fragment") == [
+            ("no element has the id y: a report lists a link to it", None)
+        ]
+        ((words, _),) = texts(told(db, f"{site.url}old#z"), "fragment")
+        assert words == "the ids of this page are not known, so that no link to one is called missing"
+        assert not texts(told(db, f"{site.url}a"), "fragment")
+
+
+async def test_links_that_were_not_kept_are_not_denied(db: Path) -> None:
+    answers = {"/": html("<a href=/c rel=nofollow></a><a href=/a></a><a href=/b></a>"), "/a": page()}
+    async with Website(answers) as site:
+        await run(db, site.url, scope={"maxLinksPerPage": 2})
+        for path in ("b", "c"):
+            assert texts(told(db, f"{site.url}{path}"), "unknown") == [
+                ("no link to it was kept, and it is no seed", None),
+                ("it may be among 1 links that the site does not want to be followed", None),
+                ("it may be among 1 links above scope.maxLinksPerPage", None),
+            ]
+
+
 async def test_which_rule_left_it_out(db: Path) -> None:
     answers = {
         "/robots.txt": robots("User-agent: *\nDisallow: /closed"),

@@ -23,9 +23,13 @@ from durable_crawler.cli.export import TABLES as NAMES
 from durable_crawler.results import export
 from durable_crawler.results.export import TABLES
 
+RUN = "=@\N{FULLWIDTH EQUALS SIGN}"
+"""What a spreadsheet takes for the beginning of a formula, of what the site has."""
+
 SITE = {
     "/": html(
         '<title>=1+1</title><a href=/a#x rel=Help>To A,\n"quoted"</a><a href=/gone></a><a href=/to-a>@SUM(1)</a>'
+        "<a href=/a>&#xFF1D;1</a>"
     ),
     "/a": page("/"),
     "/to-a": redirect("/a", 301),
@@ -102,8 +106,10 @@ def test_csv_is_the_same_as_text_and_no_spreadsheet_runs_it(db: Path, table: str
         for name, value in told.items():
             shown = "\n".join(value) if isinstance(value, list) else "" if value is None else str(value)
             shown = shown.lower() if isinstance(value, bool) else shown
-            assert row[name] == (f"'{shown}" if shown[:1] in "=@" and shown else shown)
-    assert not any(cell[:1] in ("=", "@") for row in read for cell in row.values())
+            assert row[name] == (f"'{shown}" if shown[:1] in RUN and shown else shown)
+    shown = [cell for row in read for cell in row.values() if cell]
+    assert not any(cell[0] in RUN for cell in shown)
+    assert {cell[1] for cell in shown if cell[0] == "'"} == (set(RUN) - {"="} if table == "links" else {"="})
 
 
 def test_the_names_of_the_command_line_are_the_programs() -> None:

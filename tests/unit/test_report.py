@@ -35,6 +35,7 @@ from durable_crawler.results import findings, reading
 from durable_crawler.results.classify import Confidence, judge
 from durable_crawler.results.fragments import is_missing
 from durable_crawler.results.report import FORMATS as WRITERS
+from durable_crawler.results.report.about import json_text
 
 PAGE = reading.Page(
     *(1, "https://x.example/", "x.example", "done", 1, None, None, 0, "ok", 200, None, "text/html", 1, "", 0, 0, ()),
@@ -139,6 +140,29 @@ def test_what_was_not_asked_for_is_not_judged(state: str) -> None:
 def test_a_fragment_is_missing_only_where_a_browser_would_find_nothing(fragment: str, missing: bool) -> None:
     assert is_missing(fragment, pack_ids(["here", "café"])) is missing
     assert not is_missing(fragment, None)
+
+
+async def test_where_a_redirect_names_the_place_the_links_own_is_not_looked_for(tmp_path: Path) -> None:
+    """A browser goes to what the Location names, and keeps the link's place only where that names none."""
+    db = tmp_path / "frontier.db"
+    answers = {
+        "/": page("/named#x", "/step#x", "/plain#x"), "/a": html("<p id=here>"),
+        "/named": redirect("/a#here", 302), "/step": redirect("/named", 302), "/plain": redirect("/a", 302),
+    }  # fmt: skip
+    async with Website(answers) as site:
+        await run(db, site.url)
+        assert [(target["class"], target["url"]) for target in found(db)["targets"]] == [
+            ("fragment", f"{site.url}plain")
+        ]
+
+
+def test_json_holds_nothing_that_a_terminal_obeys() -> None:
+    said = "a\x1b[31m \x9b31m \x7f \u202e \u2066 \ud83d \uffff \\u0041 \U0001f600 ü"
+    text = json_text({"text": said}, indent=2)
+    assert json.loads(text) == {"text": said}
+    assert all(char.isprintable() or char == "\n" for char in text)
+    assert "\U0001f600 ü" in text, "it can be read"
+    text.encode()
 
 
 async def test_of_300_pages_with_40_faults_and_60_traps_exactly_the_faults_are_told(tmp_path: Path) -> None:

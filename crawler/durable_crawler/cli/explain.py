@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +30,7 @@ def explain(url: str, db: Path, file: Path | None, form: str) -> None:
     from durable_crawler.frontier import FrontierError  # noqa: PLC0415
     from durable_crawler.frontier.reader import FrontierReader  # noqa: PLC0415
     from durable_crawler.results.explain import explain as told  # noqa: PLC0415
+    from durable_crawler.results.report.about import json_text  # noqa: PLC0415
 
     try:
         spec = None if file is None else load(file).spec
@@ -43,7 +43,7 @@ def explain(url: str, db: Path, file: Path | None, form: str) -> None:
     except FrontierError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(error.exit_code)
-    text = json.dumps(document(story), indent=2, ensure_ascii=False) if form == "json" else _text(story)
+    text = json_text(document(story), indent=2) if form == "json" else _text(story)
     written([text, "\n"], None)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from crawljob.spec import DEFAULT_USER_AGENT, CrawlJobSpec
 from durable_crawler.results import reading
 from durable_crawler.results.classify import Confidence, judge
+from durable_crawler.results.fragments import is_missing
 from durable_crawler.results.report.about import time
 from durable_crawler.robots import Robots, product_token
 from durable_crawler.scope import LeftOut, Scope
@@ -38,6 +39,7 @@ TOPICS = {
     "redirect": "a step of the way that the last attempt was sent",
     "alias": "another URL of the crawl that leads here, or where this one leads",
     "links": "pages that link to it",
+    "fragment": "whether the page has the place behind the #",
     "class": "what a report says of it",
 }
 """What ``Part.about`` can be."""
@@ -83,7 +85,8 @@ def explain(connection: sqlite3.Connection, asked: str, spec: CrawlJobSpec | Non
     teller = _Teller(connection, spec, now_ms)
     if page is None:
         return Story(asked, url, None, None, (*spelling, *teller.unknown(url)))
-    return Story(asked, url, page.state, judge(page).confidence, (*spelling, *teller.known(page)))
+    parts = (*spelling, *teller.known(page), *teller.place(page, asked))
+    return Story(asked, url, page.state, judge(page).confidence, parts)
 
 
 class _Teller:
@@ -95,7 +98,11 @@ class _Teller:
 
     def unknown(self, url: str) -> Iterator[Part]:
         """What would become of a URL that was never seen."""
-        yield Part("unknown", "no page that was read links to it, and it is no seed")
+        yield Part("unknown", "no link to it was kept, and it is no seed")
+        for reason, words in _NOT_KEPT.items():
+            query = "SELECT total FROM tallies WHERE kind = 'refused' AND name = ? AND total > 0"
+            for (total,) in self._run(query, (reason,)):
+                yield Part("unknown", f"it may be among {total:,} links {words}")
         if isinstance(reason := trap(url), Trap):
             yield Part("refused", f"a link to it would not be followed: it looks like a trap ({reason})")
         yield from self._scope(url, 0)
@@ -119,6 +126,19 @@ class _Teller:
         yield from self._links(page)
         verdict = judge(page)
         yield Part("class", f"{verdict.confidence}: {verdict.why}")
+
+    def place(self, page: reading.Page, asked: str) -> Iterator[Part]:
+        """What a report says of a link to a place in a page."""
+        fragment = asked.partition("#")[2]
+        row = self._run("SELECT hashes FROM fragments WHERE page_id = ?", (page.id,)).fetchone()
+        if not fragment or page.outcome != "ok":
+            return
+        if row is None:
+            yield Part("fragment", "the ids of this page are not known, so that no link to one is called missing")
+        elif is_missing(fragment, row[0]):
+            yield Part("fragment", f"no element has the id {fragment}: a report lists a link to it")
+        else:
+            yield Part("fragment", "nothing is missing there")
 
     def _found(self, page: reading.Page) -> Iterator[Part]:
         steps, now = 0, page
@@ -257,6 +277,10 @@ _REFUSALS = {
     Refusal.CREDENTIALS: "it has a user name or a password in it",
     Refusal.EMPTY_HOST: "it names no host",
     Refusal.TOO_LONG: "it has more than 2,048 characters",
+}
+_NOT_KEPT = {
+    "nofollow": "that the site does not want to be followed",
+    "above_max_links": "above scope.maxLinksPerPage",
 }
 _LEFT_OUT = {
     LeftOut.AUTHORITY: "no seed is on its host",

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from typing import Any, Literal
 
 from durable_crawler.results import reading
 from durable_crawler.results.classify import judge
-from durable_crawler.results.report.about import printable
+from durable_crawler.results.report.about import json_text, printable
 
 Kind = Literal["string", "integer", "boolean", "time", "list"]
 """``time``: milliseconds since the epoch, UTC. ``list``: of strings, in CSV joined by line feeds."""
@@ -106,11 +105,16 @@ TABLES: Mapping[str, Table] = {
 }
 
 
+_FORMULA = frozenset(
+    "=+-@\t\r\N{FULLWIDTH EQUALS SIGN}\N{FULLWIDTH PLUS SIGN}\N{FULLWIDTH HYPHEN-MINUS}\N{FULLWIDTH COMMERCIAL AT}"
+)
+
+
 def jsonl(table: Table, connection: sqlite3.Connection) -> Iterator[str]:
     """An object for each row, every column in each; times as milliseconds."""
     names = [column.name for column in table.columns]
     for row in table.rows(connection):
-        yield json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False, separators=(",", ":")) + "\n"
+        yield json_text(dict(zip(names, row, strict=True)), separators=(",", ":")) + "\n"
 
 
 def comma_separated(table: Table, connection: sqlite3.Connection) -> Iterator[str]:
@@ -138,5 +142,5 @@ def _cell(value: Any) -> Any:
         text = (
             printable(value.replace("\n", " ")) if "\n" not in value else "\n".join(map(printable, value.split("\n")))
         )
-        return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
+        return f"'{text}" if text[:1] in _FORMULA else text
     return value

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from durable_crawler.results.classify import Confidence
 
@@ -56,6 +59,14 @@ def _is_printable(char: str) -> bool:
         code < 0x20 or 0x7F <= code < 0xA0 or 0xD800 <= code < 0xE000 or 0x202A <= code <= 0x202E
         or 0x2066 <= code <= 0x2069 or code in {0xFFFE, 0xFFFF}
     )  # fmt: skip
+
+
+_ESCAPED = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
+
+
+def json_text(value: object, **how: Any) -> str:
+    """``value`` as JSON, readable, with ``how`` for ``json.dumps``; what a terminal would obey is escaped in it."""
+    return _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False, **how))
 
 
 def listed(classes: Mapping[Confidence, int], order: Iterable[Confidence]) -> list[tuple[str, int]]:

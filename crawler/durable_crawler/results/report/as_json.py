@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from durable_crawler.results.findings import Findings, Listed, Source, Target
-from durable_crawler.results.report.about import About, time
+from durable_crawler.results.report.about import About, json_text, time
 
 VERSION = 1
 """Of the document; raised when a key changes its meaning or goes away."""
@@ -31,7 +30,7 @@ def write(findings: Findings, about: About) -> Iterator[str]:
         },
         "classes": {str(confidence): count for confidence, count in totals.classes.items()},
     }
-    yield json.dumps(head, ensure_ascii=False)[:-1]
+    yield json_text(head)[:-1]
     yield ',\n"targets": ['
     for number, (target, sources) in enumerate(findings.targets()):
         yield ",\n" if number else "\n"
@@ -40,7 +39,7 @@ def write(findings: Findings, about: About) -> Iterator[str]:
     for name, rows in _lists(findings):
         yield f',\n"{name}": ['
         for number, row in enumerate(rows):
-            yield (",\n" if number else "\n") + json.dumps(row, ensure_ascii=False)
+            yield (",\n" if number else "\n") + json_text(row)
         yield "\n]"
     yield "}\n"
 
@@ -57,10 +56,10 @@ def _target(target: Target, sources: Iterator[Source]) -> Iterator[str]:
         "firstLinked": target.first_linked,
         "links": target.links,
     }
-    yield json.dumps(head, ensure_ascii=False)[:-1] + ', "sources": ['
+    yield json_text(head)[:-1] + ', "sources": ['
     for number, source in enumerate(sources):
         row = {"url": source.url, "text": source.text, "rel": source.rel, "position": source.position}
-        yield (", " if number else "") + json.dumps(row, ensure_ascii=False)
+        yield (", " if number else "") + json_text(row)
     yield "]}"
 
 
