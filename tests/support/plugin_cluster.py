@@ -133,7 +133,8 @@ class Cluster:
         if (resource.plural, name) not in self.objects:
             raise NotFoundError(404, "NotFound", f"{name} not found")
         self.patched.append((name, patch))
-        return {}
+        found = self.objects[resource.plural, name]
+        return {**found, "spec": {**found.get("spec", {}), **patch["spec"]}}
 
     @asynccontextmanager
     async def exec(self, _: str, pod: str, container: str, command: Sequence[str]) -> AsyncIterator[Any]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import sys
 from collections.abc import Sequence
 from decimal import Decimal
@@ -17,6 +19,7 @@ from tests.support.builders import job
 from tests.support.plugin_cluster import IMAGE, NAMESPACE, SUCCESS, Cluster, exited
 from tests.support.podsecurity import violations
 
+from crawljob.reports import form_for
 from crawljob_operator import names, render
 from crawljob_operator.kube import CONFIGS, EVENTS, JOBS, ApiError, Kube, NoClusterError
 from crawljob_operator.plugin import actions, output, reader, remote, volume
@@ -379,11 +382,48 @@ def test_half_a_result_is_no_result(cluster: Cluster, tmp_path: Path, status: An
     assert not list(tmp_path.iterdir())
 
 
-def test_an_output_that_cannot_be_written(cluster: Cluster, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_whoever_ends_it_leaves_no_job(cluster: Cluster, tmp_path: Path, number: signal.Signals) -> None:
+    """SIGHUP is what a terminal sends that is closed."""
+    cluster.volume(cluster.crawljob({"phase": "Complete"}))
+    cluster.on_create = lambda _: os.kill(os.getpid(), number)
+    result = run("export", "docs", "pages", "--output", str(tmp_path / "pages.jsonl"))
+    assert (result.exit_code, len(cluster.created), cluster.jobs()) == (128 + number, 1, [])
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("words", "form"),
+    [
+        ([], "html"),
+        (["--output", "a.md"], "markdown"),
+        (["--output", "a.HTML"], "html"),
+        (["--output", "a.json"], "json"),
+        (["--output", "a.xml"], "junit"),
+        (["--output", "a"], "html"),
+        (["--output", "a.md", "-o", "junit"], "junit"),
+    ],
+)
+def test_a_report_has_the_form_that_its_file_says(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: Sequence[str], form: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
     cluster.pod(cluster.crawljob(), RUNNING)
+    assert run("report", "docs", *words).exit_code == 0
+    assert cluster.commands[0][-2:] == ["--format", form]
+
+
+def test_a_report_for_a_terminal_can_be_read_there() -> None:
+    assert form_for(None, terminal=True) == "markdown"
+    assert form_for(Path("report.html"), terminal=True) == form_for(None, terminal=False) == "html"
+
+
+def test_an_output_that_cannot_be_written(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.volume(cluster.crawljob({"phase": "Complete"}))
     assert "cannot be written (No such file or directory)" in sentence(
         run("report", "docs", "--output", str(tmp_path / "none" / "report.html"))
     )
+    assert not cluster.created, "nor is a Job made for it"
 
 
 def test_a_file_appears_whole(tmp_path: Path) -> None:
@@ -486,6 +526,36 @@ def test_suspend_and_resume_are_one_patch(cluster: Cluster, command: str, value:
     cluster.crawljob()
     assert run(command, "docs").stdout == f"crawljob.durable-crawler.io/docs {command.removesuffix('e')}ed\n"
     assert cluster.patched == [("docs", {"spec": {"suspend": value}})]
+
+
+@pytest.mark.parametrize(
+    ("command", "phase", "suspended", "words"),
+    [
+        ("suspend", "Failed", False, "it is Failed, and nothing runs: that counts once it is restarted"),
+        ("resume", "Complete", True, "it is Complete, and nothing runs: that counts once it is restarted"),
+        ("restart", "Complete", True, "it is suspended, and begins once it is resumed: kubectl crawl resume docs"),
+        ("restart", "Complete", False, ""),
+        ("suspend", "Running", False, ""),
+        ("resume", "Suspended", True, ""),
+    ],
+)
+def test_a_patch_after_which_nothing_happens_says_so(
+    cluster: Cluster, command: str, phase: str, words: str, *, suspended: bool
+) -> None:
+    cluster.crawljob({"phase": phase}, suspend=suspended)
+    result = run(command, "docs")
+    assert (result.exit_code, result.stderr.rstrip("\n"), len(cluster.patched)) == (0, words, 1)
+
+
+@pytest.mark.parametrize("name", ["", "crawljob/docs", "docs/status", "..", "Docs", "d" * 254, "a\nb"])
+@pytest.mark.parametrize("command", ["status", "suspend"])
+def test_what_is_no_name_goes_nowhere(cluster: Cluster, command: str, name: str) -> None:
+    cluster.refusals["crawljobs"] = ApiError(500, "InternalError", "asked for")
+    result = run(command, name)
+    assert (result.exit_code, result.stdout, cluster.patched) == (2, "", [])
+    assert f"{name!r} is no name of a CrawlJob" in result.stderr
+    if name:
+        assert f"{name!r} is no name of a namespace" in run(command, "docs", "--namespace", name).stderr
 
 
 def test_restart_is_one_patch_and_another_each_time(cluster: Cluster) -> None:

@@ -252,6 +252,13 @@ def test_what_a_site_says_stays_text(hostile: Path) -> None:
     assert "/a#[x](https://y.example)%20@x>: " in markdown, "with a space it would be no link, but the site's Markdown"
 
 
+@pytest.mark.parametrize(("name", "begins"), [("a.md", "# Crawl"), ("a.json", "{"), ("a.xml", "<?xml"), ("a", "<!doc")])
+def test_a_report_has_the_form_that_its_file_says(hostile: Path, tmp_path: Path, name: str, begins: str) -> None:
+    output = tmp_path / name
+    assert asked("--db", hostile, "--output", output).exit_code == 0
+    assert output.read_text().startswith(begins)
+
+
 def test_the_policy_of_the_html_allows_its_own_script_and_style_only(hostile: Path) -> None:
     shown = asked("--db", hostile).stdout
     (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]+)"', shown)

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import click
 
-from crawljob import __version__
+from crawljob import __version__, reports
 from crawljob.exitcodes import ExitCode
 from durable_crawler.cli import options
 from durable_crawler.cli.output import apart, written
 
-FORMATS = ("html", "markdown", "json", "junit")
+FORMATS = reports.FORMATS
 CLASSES = ("broken", "fragment", "unreachable", "blocked", "insecure", "redirected", "unchecked")
 FOUND = 3
 """Exit code of a report with targets of a class that ``--fail-on`` names."""
@@ -27,7 +27,12 @@ def _classes(_: click.Context, __: click.Parameter, value: str | None) -> tuple[
 
 @click.command()
 @options.frontier
-@click.option("--format", "form", type=click.Choice(FORMATS), default="html", show_default=True)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    help="Without it by the suffix of --output; else HTML, and Markdown on a terminal.",
+)
 @options.output
 @click.option(
     "--fail-on",
@@ -35,7 +40,7 @@ def _classes(_: click.Context, __: click.Parameter, value: str | None) -> tuple[
     metavar="CLASS[,CLASS]",
     help=f"End with exit code {FOUND} when a target is of one of these classes: {', '.join(CLASSES)}.",
 )
-def report(db: Path, form: str, output: Path | None, fail_on: tuple[str, ...]) -> None:
+def report(db: Path, form: str | None, output: Path | None, fail_on: tuple[str, ...]) -> None:
     """Tell what a crawl found: every target with a problem, with each page that links to it; orphans, duplicates, the
     slowest and largest pages, what robots.txt forbids, what is not finished.
 
@@ -49,6 +54,7 @@ def report(db: Path, form: str, output: Path | None, fail_on: tuple[str, ...]) -
     from durable_crawler.results import report as formats  # noqa: PLC0415
 
     apart(output, db)
+    form = form or reports.form_for(output, terminal=sys.stdout is not None and sys.stdout.isatty())
     about = formats.About(str(db), SystemClock().wall_ms(), __version__)
     try:
         with FrontierReader(db).results() as connection, found.collect(connection) as findings:

@@ -99,9 +99,9 @@ class _Teller:
     def unknown(self, url: str) -> Iterator[Part]:
         """What would become of a URL that was never seen."""
         yield Part("unknown", "no link to it was kept, and it is no seed")
-        for reason, words in _NOT_KEPT.items():
+        for name, words in _NOT_KEPT.items():
             query = "SELECT total FROM tallies WHERE kind = 'refused' AND name = ? AND total > 0"
-            for (total,) in self._run(query, (reason,)):
+            for (total,) in self._run(query, (name,)):
                 yield Part("unknown", f"it may be among {total:,} links {words}")
         if isinstance(reason := trap(url), Trap):
             yield Part("refused", f"a link to it would not be followed: it looks like a trap ({reason})")

@@ -49,13 +49,13 @@ async def read(kube: Kube, namespace: str, name: str, reading: Reading) -> int:
     """
     job = await volume.crawljob(kube, namespace, name)
     opened = volume.results(kube, job, image=reading.image, wait_seconds=reading.wait_seconds, tell=_tell)
-    async with opened as place:
-        spec = ["--file", place.spec] if reading.with_spec and place.spec else []
-        command = [PROGRAM, *reading.before, "--db", place.database, *spec, *reading.after]
-        with output.opened(reading.path) as write:
+    with output.opened(reading.path) as write:  # first, so that a mistake in it costs no Job
+        async with opened as place:
+            spec = ["--file", place.spec] if reading.with_spec and place.spec else []
+            command = [PROGRAM, *reading.before, "--db", place.database, *spec, *reading.after]
             code = await remote.run(kube, place, command, write, output.said)
-            if code not in (0, FOUND):
-                raise FailedError(code)  # past the file that was begun
+        if code not in (0, FOUND):
+            raise FailedError(code)  # past the file that was begun
     return code
 
 
@@ -117,11 +117,16 @@ async def _asked(kube: Kube, place: Place, form: str) -> str:
 async def change(kube: Kube, namespace: str, name: str, spec: dict[str, Any], done: str) -> int:
     """One merge patch of the spec."""
     try:
-        await kube.patch(CRAWLJOBS, namespace, name, {"spec": spec})
+        patched = await kube.patch(CRAWLJOBS, namespace, name, {"spec": spec})
     except NotFoundError:
         await volume.crawljob(kube, namespace, name)
         raise
     output.printed(f"crawljob.durable-crawler.io/{name} {done}\n".encode())
+    phase = (patched.get("status") or {}).get("phase")
+    if "suspend" in spec and phase in story.OVER:
+        _tell(f"it is {phase}, and nothing runs: that counts once it is restarted")
+    elif "suspend" not in spec and (patched.get("spec") or {}).get("suspend"):
+        _tell(f"it is suspended, and begins once it is resumed: kubectl crawl resume {name}")
     return 0
 
 

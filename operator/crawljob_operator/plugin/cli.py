@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import signal
 import sys
 from collections.abc import Awaitable, Callable
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from crawljob import __version__
+from crawljob.reports import FORMATS, form_for
 from crawljob_operator.names import PLUGIN
 from crawljob_operator.plugin.errors import FailedError, PluginError
 
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
 
 START_SECONDS = 120.0
 WATCH_SECONDS = 5.0
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+"""RFC 1123, as of all objects: anything else would be a path to something else."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -37,13 +42,30 @@ class Cluster:
     kubeconfig: str | None
 
 
+def _name(_: click.Context, __: click.Parameter, value: str) -> str:
+    if not _NAME.fullmatch(value):
+        raise click.BadParameter(f"{value!r} is no name of a CrawlJob; see `kubectl get crawljobs`")
+    return value
+
+
+def _space(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    if value and not _NAME.fullmatch(value):
+        raise click.BadParameter(f"{value!r} is no name of a namespace; see `kubectl get namespaces`")
+    return value
+
+
 def _where(command: F) -> F:
     """The options that say where the CrawlJob is, as kubectl has them."""
     for option in (
         click.option("--kubeconfig", type=click.Path(dir_okay=False), help="Kubeconfig to use."),
         click.option("--context", help="Context of the kubeconfig to use."),
-        click.option("-n", "--namespace", help="Namespace of the CrawlJob; that of the context without it."),
-        click.argument("name"),
+        click.option(
+            "-n",
+            "--namespace",
+            callback=_space,
+            help="Namespace of the CrawlJob; that of the context without it.",
+        ),
+        click.argument("name", callback=_name),
     ):
         command = option(command)
     return command
@@ -105,9 +127,8 @@ def status(name: str, form: str, *, watch: bool, interval: float, **where: str |
     "-o",
     "--format",
     "form",
-    type=click.Choice(["html", "markdown", "json", "junit"]),
-    default="markdown",
-    show_default=True,
+    type=click.Choice(FORMATS),
+    help="Without it by the suffix of --output; else HTML, and Markdown on a terminal.",
 )
 @click.option(
     "--fail-on",
@@ -115,8 +136,9 @@ def status(name: str, form: str, *, watch: bool, interval: float, **where: str |
     help="As of `durable-crawler report`: end with 3 when a target is of one of these classes.",
 )
 @_reading
-def report(name: str, form: str, fail_on: str | None, **options: Any) -> None:
+def report(name: str, form: str | None, fail_on: str | None, **options: Any) -> None:
     """Write the report: what is broken, and which pages link to it."""
+    form = form or form_for(options["path"], terminal=sys.stdout is not None and sys.stdout.isatty())
     _read(name, ["report"], ["--format", form, *(["--fail-on", fail_on] if fail_on else [])], options)
 
 
@@ -221,8 +243,9 @@ def _run(where: dict[str, Any], work: Callable[[Kube, str], Awaitable[int]]) -> 
         async with await connected as kube:
             task = asyncio.current_task()
             assert task is not None
-            # As Ctrl-C does: the Job that was made is removed.
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+            for number in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C does: the Job that was made is removed
+                if signal.getsignal(number) != signal.SIG_IGN:  # nohup
+                    asyncio.get_running_loop().add_signal_handler(number, _end, task, number)
             return await work(kube, cluster.namespace or kube.namespace)
 
     try:
@@ -238,11 +261,15 @@ def _run(where: dict[str, Any], work: Callable[[Kube, str], Awaitable[int]]) -> 
         code = 1
     except NETWORK_ERRORS as error:
         raise click.ClickException(f"The API server gives no answer: {str(error) or type(error).__name__}") from None
-    except asyncio.CancelledError:
-        code = 143
+    except asyncio.CancelledError as error:
+        code = 128 + (error.args[0] if error.args else signal.SIGTERM)
     except KeyboardInterrupt:
         code = 130
     sys.exit(code)
+
+
+def _end(task: asyncio.Task[Any], number: int) -> None:
+    task.cancel(number)
 
 
 def _refused(error: Any) -> str:

@@ -8,6 +8,9 @@ from typing import Any
 from crawljob_operator.conditions import find
 from crawljob_operator.observed import Job
 
+OVER = frozenset({"Complete", "Failed"})
+"""Phases after which nothing happens by itself."""
+
 
 def lines(job: Job) -> list[str]:
     """What the CrawlJob's own status says."""
@@ -39,7 +42,7 @@ def document(job: Job, frontier: Mapping[str, Any] | None) -> dict[str, Any]:
 
 def over(job: Job) -> bool:
     """Whether nothing more will happen by itself."""
-    return job.status.phase in ("Complete", "Failed")
+    return job.status.phase in OVER
 
 
 def printable(text: str) -> str:
