@@ -94,7 +94,9 @@ async def test_what_a_site_says_stays_text(base: str, db: Path) -> None:
         assert "unsafe" not in policy
 
 
-@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example:80", "169.254.169.254", ""])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1.evil.example:80", "127.0.0.1:80.evil.example", "169.254.169.254", ""]
+)
 async def test_who_calls_it_by_another_name_gets_nothing(base: str, host: str) -> None:
     status, text, _ = await got(base, Host=host)
     assert (status, "Crawl of" in text) in ((403, False), (400, False))
@@ -136,3 +138,9 @@ async def test_the_command_serves_until_it_is_asked_to_end_and_refuses_what_it_c
         missing = await asyncio.create_subprocess_exec(*command, str(db) + "x", stderr=asyncio.subprocess.PIPE)
         _, said = await missing.communicate()
     assert (missing.returncode, said.decode().endswith(": no such frontier\n")) == (1, True)
+
+
+async def test_what_is_no_http_is_refused_without_a_word(base: str, caplog: pytest.LogCaptureFixture) -> None:
+    status, text, _ = await got(f"{base}/explain?url={'a' * 20_000}")
+    assert (status, "Traceback" in text) == (400, False)
+    assert not caplog.records

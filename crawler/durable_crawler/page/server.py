@@ -7,6 +7,8 @@ calls it localhost, so that no other site can lead a browser here under a name o
 from __future__ import annotations
 
 import asyncio
+import logging
+import re
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import asdict
@@ -15,6 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from crawljob import __version__
 from crawljob.spec import CrawlJobSpec
@@ -31,7 +34,7 @@ from durable_crawler.results.report import FORMATS, About
 FAILURES = 20
 URL_MAX = 8192
 _CHUNK = 64 * 1024
-_LOCAL = frozenset({"localhost", "127.0.0.1", "[::1]"})
+_LOCAL = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:[0-9]+)?", re.IGNORECASE)
 _TYPES = {"html": "text/html", "markdown": "text/markdown", "json": "application/json", "junit": "application/xml"}
 _SUFFIXES = {"html": "html", "markdown": "md", "json": "json", "junit": "xml"}
 _HEADERS = {
@@ -41,6 +44,11 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
+
+
+_LOG = logging.getLogger(__name__)
+_LOG.addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError)))
+"""What is no HTTP is refused, and no news to whoever started this."""
 
 
 class PageServer:
@@ -63,7 +71,7 @@ class PageServer:
         app.router.add_get("/explain", self._explain)
         app.router.add_get("/report/{form}", self._report)
         self._runner = web.AppRunner(
-            app, access_log=None, handle_signals=False, shutdown_timeout=1.0, max_line_size=16_384
+            app, logger=_LOG, access_log=None, handle_signals=False, shutdown_timeout=1.0, max_line_size=16_384
         )
 
     async def start(self, port: int) -> int:
@@ -80,7 +88,7 @@ class PageServer:
     async def _guard(
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        if request.host.rpartition(":")[0].lower() not in _LOCAL and request.host.lower() not in _LOCAL:
+        if not _LOCAL.fullmatch(request.host):
             return web.Response(status=403, text="call this server localhost\n", headers=_HEADERS)
         try:
             return await handler(request)
