@@ -158,7 +158,7 @@ def test_after_success_also_without_an_operator(place: Place, user: User, finish
         product.start_operator()
 
 
-def test_after_failure(place: Place, user: User) -> None:
+def test_after_failure_also_without_an_operator(place: Place, user: User, tmp_path: Path) -> None:
     """Killed with its database open: what was committed is only in the WAL, beside a file that must not change."""
     job = place.apply("failed", restartPolicy={"backoffLimit": 0}, **SLOWLY)
     job.until(lambda: job.done() >= 4, 90, "some pages done")
@@ -169,6 +169,19 @@ def test_after_failure(place: Place, user: User) -> None:
     assert files["frontier.db-wal"], "it was not closed in order"
     rows = [json.loads(line) for line in user.crawl("export", "failed", "pages").splitlines()]
     assert len(rows) == place.pages
+    done = sum(row["state"] == "done" for row in rows)
+    assert 4 <= done < place.pages
+    product.stop_operator()
+    try:
+        report = tmp_path / "report.json"
+        assert "unchecked" in user.crawl("report", "failed", "--output", str(report), "--fail-on", "unchecked", code=3)
+        assert json.loads(report.read_text())["crawl"]["pages"]["done"] == done
+        page = user.crawl("report", "failed", "-o", "html")
+        assert page.rstrip().endswith("</html>")
+        assert "it is a seed" in user.crawl("explain", "failed", place.site.url("/"))
+        assert "Failed (BackoffLimitExceeded)" in user.crawl("status", "failed", "--watch")
+    finally:
+        product.start_operator()
     after = {file.name: file.read_bytes() for file in testbed.volume_path(job.claim, place.namespace).iterdir()}
     assert after == files
     nothing_is_left(place)

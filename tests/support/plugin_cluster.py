@@ -64,7 +64,7 @@ class Cluster:
             "kind": KIND,
             "metadata": {"name": "docs", "namespace": NAMESPACE, "uid": UID, "generation": 1},
             "spec": {"seeds": ["https://docs.example.com/"], **spec},
-            "status": {"image": IMAGE, "startTime": "2031-05-06T07:08:09Z", **(status or {})},
+            "status": {"observedGeneration": 1, "image": IMAGE, "startTime": "2031-05-06T07:08:09Z", **(status or {})},
         }
         self.put(CRAWLJOBS, raw)
         return read_job(raw)

@@ -107,9 +107,9 @@ def test_csv_is_the_same_as_text_and_no_spreadsheet_runs_it(db: Path, table: str
             shown = "\n".join(value) if isinstance(value, list) else "" if value is None else str(value)
             shown = shown.lower() if isinstance(value, bool) else shown
             assert row[name] == (f"'{shown}" if shown[:1] in RUN and shown else shown)
-    shown = [cell for row in read for cell in row.values() if cell]
-    assert not any(cell[0] in RUN for cell in shown)
-    assert {cell[1] for cell in shown if cell[0] == "'"} == (set(RUN) - {"="} if table == "links" else {"="})
+    cells = [cell for row in read for cell in row.values() if cell]
+    assert not any(cell[0] in RUN for cell in cells)
+    assert {cell[1] for cell in cells if cell[0] == "'"} == (set(RUN) - {"="} if table == "links" else {"="})
 
 
 def test_the_names_of_the_command_line_are_the_programs() -> None:

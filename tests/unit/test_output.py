@@ -86,7 +86,7 @@ def test_a_standard_output_that_takes_nothing_is_one_sentence(db: Path, command:
         done = subprocess.run([*PROGRAM, *command, "--db", db], stdout=full, stderr=subprocess.PIPE, check=False)
     expected = b"error: standard output cannot be written (No space left on device)\n"
     assert (done.returncode, done.stderr) == (1, expected)
-    closed = ["sh", "-c", 'exec "$@" >&-', "sh", *PROGRAM, *command, "--db", db]
+    closed = ["sh", "-c", 'exec "$@" >&-', "sh", *PROGRAM, *command, "--db", str(db)]
     done = subprocess.run(closed, stderr=subprocess.PIPE, check=False)
     assert (done.returncode, done.stderr) == (1, b"error: standard output is closed; open it, or name a file\n")
 

@@ -243,7 +243,7 @@ def test_a_crawl_that_starts_again_takes_its_volume(cluster: Cluster) -> None:
     cluster.on_exec = lambda: cluster.objects.pop((JOBS.plural, render.reader_name(owner)))
     result = CliRunner().invoke(plugin, ["export", "docs", "pages"])
     assert result.exit_code == 1
-    assert "the crawl starts again, so ask once it runs" in result.stderr.splitlines()[-1]
+    assert "the crawl starts again or is deleted; ask once it runs" in result.stderr.splitlines()[-1]
 
 
 # -- what is said ------------------------------------------------------------------------------------------------------
@@ -485,6 +485,17 @@ def test_status_of_a_running_crawl_is_live(cluster: Cluster) -> None:
     assert [command[-1] for command in cluster.commands] == ["table", "json"]
 
 
+def test_status_that_no_operator_keeps_says_so(cluster: Cluster) -> None:
+    job = cluster.crawljob({"phase": "Running", "observedGeneration": 0})
+    cluster.pod(job, {"terminated": {"exitCode": 137}})
+    result = run("status", "docs")
+    assert (result.exit_code, result.stdout.splitlines()[0]) == (0, "crawljob crawls/docs: Running")
+    assert result.stderr.splitlines() == [
+        "no Pod of it runs: this is what an operator saw last",
+        "no operator has seen it as it is now",
+    ]
+
+
 @pytest.mark.parametrize("trouble", ["no right", "a failing program", "no status"])
 def test_status_without_an_answer_from_the_pod_is_what_the_crawljob_says(cluster: Cluster, trouble: str) -> None:
     cluster.pod(cluster.crawljob({"phase": "Running"}), RUNNING)
@@ -572,7 +583,7 @@ def test_restart_is_one_patch_and_another_each_time(cluster: Cluster) -> None:
 # -- the pure parts ----------------------------------------------------------------------------------------------------
 
 ALIVE = {"metadata": {"name": "j"}}
-REMOVED = Over("it was removed; the crawl starts again, so ask once it runs")
+REMOVED = Over("it was removed, for the crawl starts again or is deleted; ask once it runs")
 
 
 def made(*init: Any, **status: Any) -> list[Any]:
@@ -586,7 +597,7 @@ def made(*init: Any, **status: Any) -> list[Any]:
         (
             {"metadata": {"deletionTimestamp": "x"}},
             [],
-            Over("it was removed; the crawl starts again, so ask once it runs"),
+            Over("it was removed, for the crawl starts again or is deleted; ask once it runs"),
         ),
         (ALIVE, [], Starting()),
         (ALIVE, made(), Starting()),

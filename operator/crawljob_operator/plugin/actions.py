@@ -77,6 +77,10 @@ async def status(kube: Kube, namespace: str, name: str, form: str, *, watch: boo
 async def _status(kube: Kube, job: Job, form: str, *, compact: bool) -> str:
     place = volume.in_pod(job, await volume.pod_of(kube, job))
     text = ""
+    if place is None and job.status.phase == "Running":
+        _tell("no Pod of it runs: this is what an operator saw last")
+    if job.generation > job.status.observed_generation:
+        _tell("no operator has seen it as it is now")
     if place is not None:
         try:
             text = await _asked(kube, place, form)

@@ -144,7 +144,7 @@ def _room(capacity: Decimal) -> str:
 def state(job: Raw | None, pods: Sequence[Raw]) -> Ready | Starting | Over:
     """How far a reader is, from its Job and the Pods of it."""
     if job is None or job["metadata"].get("deletionTimestamp"):
-        return Over("it was removed; the crawl starts again, so ask once it runs")
+        return Over("it was removed, for the crawl starts again or is deleted; ask once it runs")
     pod = max(pods, key=lambda raw: raw["metadata"].get("creationTimestamp") or "", default={})
     status = pod.get("status") or {}
     for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
