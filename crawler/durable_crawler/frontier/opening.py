@@ -169,15 +169,21 @@ def connect(path: Path) -> sqlite3.Connection:
 
 def explain(path: Path, error: sqlite3.Error | OSError) -> FrontierError:
     """The one sentence for a failure of the database or its file."""
-    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    text = error.strerror if isinstance(error, OSError) and error.strerror else printable(str(error))
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     lacking = code == sqlite3.SQLITE_ERROR and text.startswith("no such")  # a table or column that the schema has
-    if lacking or code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+    # The last is said by Python's module, of text that is none.
+    if lacking or code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or text.startswith("Could not decode"):
         return damaged(path, text)
     full = code == sqlite3.SQLITE_FULL or (isinstance(error, OSError) and error.errno in _NO_SPACE)
     if full or (code == sqlite3.SQLITE_IOERR and _no_room(path)):
         return FrontierFullError(f"{path}: the volume is full; enlarge it and run again, nothing committed is lost")
     return FrontierBrokenError(f"{path}: the database failed ({text})")
+
+
+def printable(text: str) -> str:
+    """Words about a damaged file, which may hold any of its bytes, as one line of at most 200 characters."""
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)[:200]
 
 
 def _no_room(path: Path) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from durable_crawler.frontier.model import FrontierBrokenError, FrontierError, FrontierUnusableError, Snapshot
-from durable_crawler.frontier.opening import explain, refuse_foreign, refuse_newer
+from durable_crawler.frontier.opening import damaged, explain, printable, refuse_foreign, refuse_newer
 from durable_crawler.frontier.overview import (
     HOSTS,
     QUARANTINED,
@@ -29,6 +29,9 @@ from durable_crawler.frontier.statements import SCHEMA_VERSION, STATEMENTS
 
 _NOT_WRITABLE = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
 """What SQLite says where it cannot make the files that it needs beside a database to read it."""
+
+_IMPOSSIBLE = (ValueError, TypeError, LookupError, ArithmeticError, AssertionError)
+"""What is raised by who reads rows that cannot be: values of another kind or too large, rows that lack."""
 
 
 class FrontierReader:
@@ -133,6 +136,9 @@ class FrontierReader:
             try:
                 self._check_version(connection)
                 yield connection
+            except _IMPOSSIBLE as error:
+                what = printable(f"{type(error).__name__}: {error}")
+                raise damaged(self._path, f"it holds what no crawler writes: {what}") from error
             finally:
                 connection.close()
         except sqlite3.Error as error:
