@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -94,3 +95,26 @@ def test_a_standard_output_that_takes_nothing_is_one_sentence(db: Path, command:
 def test_an_output_without_a_name_is_one_sentence(db: Path) -> None:
     done = subprocess.run([*PROGRAM, "report", "--db", db, "--output", ""], capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (1, b"error: .: cannot be written (Is a directory); nothing was changed\n")
+
+
+ENDED = """
+import os, signal, sys
+from pathlib import Path
+from durable_crawler.cli.output import written
+
+def parts():
+    yield "half"
+    os.kill(os.getpid(), int(sys.argv[1]))
+    while True:
+        yield ""
+
+written(parts(), Path("result"))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_who_is_ended_leaves_no_half_file(tmp_path: Path, number: signal.Signals) -> None:
+    program = ["env", f"--default-signal={number}", sys.executable, "-c", ENDED, str(int(number))]
+    done = subprocess.run(program, cwd=tmp_path, timeout=60, check=False)
+    assert done.returncode == 128 + number
+    assert not list(tmp_path.iterdir())

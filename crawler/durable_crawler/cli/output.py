@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 from typing import BinaryIO
 
 import click
@@ -16,6 +19,8 @@ from crawljob.wholefile import whole_file
 
 _COMPANIONS = ("", "-wal", "-shm", "-journal", ".lock")
 """What SQLite and the crawler append to the name of a frontier, for files of their own."""
+
+_ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def apart(output: Path | None, db: Path) -> None:
@@ -39,10 +44,30 @@ def written_bytes(write: Callable[[BinaryIO], None], output: Path | None) -> Non
         _printed(write)
         return
     try:
-        with whole_file(output) as file:
+        with _ending_tidily(), whole_file(output) as file:
             write(file)
     except OSError as error:
         _end(f"{output}: cannot be written ({error.strerror}); nothing was changed")
+
+
+@contextmanager
+def _ending_tidily() -> Iterator[None]:
+    """Signals that end the program at once leave it to take away what it has begun. Only in the main thread."""
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        before = {number: signal.getsignal(number) for number in _ENDS}
+    for number, handler in before.items():
+        if handler != signal.SIG_IGN:  # nohup
+            signal.signal(number, _exit)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _exit(number: int, _: FrameType | None) -> None:
+    sys.exit(128 + number)
 
 
 def _printed(write: Callable[[BinaryIO], None]) -> None:
