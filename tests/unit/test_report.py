@@ -302,6 +302,9 @@ async def test_orphans_duplicates_and_what_was_never_asked_for(tmp_path: Path) -
         assert document["disallowed"] == [{"url": f"{site.url}closed", "value": "2: Disallow: /closed"}]
         assert document["unfinished"] == [{"url": f"{site.url}later", "value": "pending"}]
         assert document["orphans"] == []
+        suite = ET.fromstring(asked("--db", db, "--format", "junit").stdout)
+        assert [case.get("name") for case in suite.iter("testcase")][-1] == "2 targets were not asked for"
+        assert (suite.get("tests"), suite.get("skipped")) == ("2", "1"), "neither green nor red"
         await run(db, site.url, results={"edges": False}, scope={"maxPages": 5})
         assert [target["firstLinked"] for target in found(db)["targets"]] == [site.url]
 

@@ -17,11 +17,15 @@ _SOURCES = 100  # of a target that are named in its message; CI systems show all
 
 
 def write(findings: Findings, about: About) -> Iterator[str]:
-    """A suite for the whole crawl. Targets that are fine are counted by one case that passes."""
+    """A suite for the whole crawl. Targets that are fine are counted by one case that passes, those that were not asked
+    for by one that is skipped: who looks for green must see that nothing is known of them.
+    """
     classes = findings.totals.classes
     problems = sum(classes[confidence] for confidence in PROBLEMS)
     failures = sum(classes[confidence] for confidence in FAILURES)
-    counts = f'tests="{problems + 1}" failures="{failures}" skipped="{problems - failures}" errors="0"'
+    unchecked = classes[Confidence.UNCHECKED]
+    skipped = problems - failures + bool(unchecked)
+    counts = f'tests="{1 + failures + skipped}" failures="{failures}" skipped="{skipped}" errors="0"'
     yield f'<?xml version="1.0" encoding="UTF-8"?>\n<testsuites name="durable-crawler {about.version}" {counts}>\n'
     yield f"<testsuite name={_attribute(about.frontier)} {counts}>\n"
     fine = classes[Confidence.OK]
@@ -34,6 +38,9 @@ def write(findings: Findings, about: About) -> Iterator[str]:
         yield f"<{tag} {kind}message={_attribute(target.why)}>"
         yield from (escape(line) for line in _where(target.links, target.first_linked, sources))
         yield f"</{tag}></testcase>\n"
+    if unchecked:
+        yield f'<testcase classname="{Confidence.UNCHECKED}" name="{unchecked} targets were not asked for"><skipped/>'
+        yield "</testcase>\n"
     yield "</testsuite>\n</testsuites>\n"
 
 
