@@ -32,7 +32,7 @@ from benchmarks.calibration import calibrate
 from benchmarks.collector import TELEMETRY, collector
 from benchmarks.ratios import Run
 from benchmarks.sites import SITES, Served, serve
-from benchmarks.subjects import ROOT, SUBJECTS, Job, Subject, environment
+from benchmarks.subjects import COLLY, ROOT, SUBJECTS, Job, Subject, environment, locked
 
 ROUNDS = {"synthetic": 5, "python3-doc": 5, "rust-doc": 3}
 LIMIT_SECONDS = 600
@@ -122,10 +122,12 @@ def _measure(
     rounds = options.rounds or ROUNDS[name]
     with tempfile.TemporaryDirectory(prefix="bench-crawl-", dir=options.folder) as folder, ExitStack() as stack:
         site = stack.enter_context(serve(name, Path(folder) / "site", options.pages))
-        results.add("machine", site=name, pages=len(site.pages), left_out=left_out, **machine())
+        about = machine()
+        results.add("machine", site=name, pages=len(site.pages), left_out=left_out, **about)
         runs, calibrations = turns(site, subjects, Path(folder), results, rounds=rounds, limit=options.limit)
     console = Console(width=max(Console().width, 150))
     tables.show(console, site, runs, calibrations, left_out)
+    console.print("; ".join(f"{what}: {value}" for what, value in about.items()), markup=False, soft_wrap=True)
     console.print(f"Raw figures: {results.path}\n", soft_wrap=True)
 
 
@@ -219,11 +221,13 @@ def machine() -> dict[str, Any]:
     return {
         "cpus": os.cpu_count(),
         "kernel": platform.release(),
+        "commit": _first_line("git", "-C", str(ROOT), "describe", "--always", "--dirty"),
         "python": platform.python_version(),
         "nginx": _first_line("nginx", "-v"),
         "wget": _first_line("wget", "--version"),
         "wget2": _first_line("wget2", "--version"),
-        "commit": _first_line("git", "-C", str(ROOT), "describe", "--always", "--dirty"),
+        "peers": locked("scrapy", "crawlee"),
+        "colly": COLLY.version(),
     }
 
 

@@ -155,6 +155,12 @@ def peers_python() -> Path:
     return cache.publish(f"bench/peers-{key}", make) / "bin" / "python"
 
 
+def locked(*names: str) -> str:
+    """The versions of Python peers that the lock file has."""
+    pins = (line.split(" ")[0] for line in LOCK.read_text().splitlines() if "==" in line)
+    return " ".join(pin for pin in pins if pin.partition("==")[0] in names)
+
+
 def _installed(command: Sequence[str]) -> None:
     done = subprocess.run(  # noqa: S603 - ours
         command, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=INSTALL_LIMIT_SECONDS

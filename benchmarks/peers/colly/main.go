@@ -54,8 +54,10 @@ func crawl(path string) error {
 		}
 	})
 	c.OnHTML("a[href], area[href]", func(e *colly.HTMLElement) {
-		// A link that was seen, leaves the hosts or is no URL of the web is an error here, and meant to be.
-		_ = e.Request.Visit(e.Attr("href"))
+		// Colly takes URLs that differ in the fragment alone for different pages.
+		link, _, _ := strings.Cut(e.Request.AbsoluteURL(e.Attr("href")), "#")
+		// One that was seen, leaves the hosts or is no URL of the web is an error here, and meant to be.
+		_ = e.Request.Visit(link)
 	})
 	for _, seed := range wanted.Seeds {
 		// A page of the seed before it may have led there already.
