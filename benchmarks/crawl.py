@@ -27,11 +27,12 @@ from rich.console import Console
 from tests.support.toolchain import binaries
 from tests.support.toolchain.cache import Unavailable
 
-from benchmarks import measured, tables
+from benchmarks import measured, nginx, tables
 from benchmarks.calibration import calibrate
 from benchmarks.collector import TELEMETRY, collector
+from benchmarks.isolated import isolate
 from benchmarks.ratios import Run
-from benchmarks.sites import SITES, Served, serve
+from benchmarks.sites import SITES, Served, fetch, serve
 from benchmarks.subjects import COLLY, ROOT, SUBJECTS, Job, Subject, environment, locked
 
 ROUNDS = {"synthetic": 5, "python3-doc": 5, "rust-doc": 3}
@@ -57,8 +58,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
     stamp = datetime.datetime.now(tz=datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
     try:
+        sites = options.site or list(SITES)
         subjects, left_out = prepared(options.only or list(SUBJECTS))
-        for site in options.site or list(SITES):
+        nginx.install()
+        for site in sites:
+            fetch(site)
+        if not isolate():  # from here on nothing is installed
+            print("only root can keep the crawlers from all but loopback; they are told to stay there", file=sys.stderr)
+        for site in sites:
             results = Results(Path(options.results) / f"crawl-{site}-{stamp}.jsonl")
             _measure(site, subjects, left_out, options, results)
     except Unavailable as error:

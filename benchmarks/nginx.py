@@ -73,8 +73,14 @@ class Seen:
     """Times of the first and the last answer; both 0 where there was none."""
 
 
+def install() -> None:
+    """Raises ``Unavailable`` where nginx cannot be had."""
+    if shutil.which("nginx") is None:
+        debian.packages("nginx-light")
+
+
 class Nginx:
-    """``with Nginx(folder, roots, port) as nginx``; raises ``Unavailable`` where nginx cannot be had."""
+    """``with Nginx(folder, roots, port) as nginx``."""
 
     def __init__(self, folder: Path, roots: Mapping[str, Path], port: int) -> None:
         self._folder = folder
@@ -83,8 +89,6 @@ class Nginx:
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
-        if shutil.which("nginx") is None:
-            debian.packages("nginx-light")
         servers = "\n".join(
             f"  server {{ listen {address}:{self._port}; root {root}; }}" for address, root in self._roots.items()
         )

@@ -6,6 +6,7 @@ first page along the links that stand in them.
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -45,6 +46,17 @@ class Served:
     """Requests at once to each host; 16 to all of them."""
 
 
+def fetch(name: str) -> None:
+    """Have what of a site is not made on the spot. Raises ``Unavailable`` where its package cannot be had."""
+    if name in DOCUMENTATION:
+        _known(name, _root(name))
+
+
+def _root(name: str) -> Path:
+    package, folder = DOCUMENTATION[name]
+    return debian.unpacked(package) / folder
+
+
 @contextmanager
 def serve(name: str, folder: Path, pages: int) -> Iterator[Served]:
     """Make or fetch the site, serve it from files in ``folder`` until the block ends.
@@ -53,8 +65,7 @@ def serve(name: str, folder: Path, pages: int) -> Iterator[Served]:
     nginx cannot be had.
     """
     if name in DOCUMENTATION:
-        package, root = DOCUMENTATION[name]
-        yield from _documentation(name, debian.unpacked(package) / root, folder)
+        yield from _documentation(name, _root(name), folder)
         return
     site = Site(Shape(pages=pages), folder / "pages")
     site.write()
@@ -79,7 +90,7 @@ def _known(name: str, root: Path) -> list[str]:
         pages = linked_pages(root, f"{_ORIGIN}/index.html")
         (folder / "pages.json").write_text(json.dumps(sorted(page.removeprefix(_ORIGIN) for page in pages)))
 
-    key = cache.digest(str(root), Path(__file__).read_bytes())
+    key = cache.digest(str(root), inspect.getsource(linked_pages), inspect.getsource(_links))
     kept: list[str] = json.loads((cache.publish(f"bench/{name}-{key}", walk) / "pages.json").read_text())
     return kept
 

@@ -189,14 +189,16 @@ def _wget(*flags: str) -> Callable[[Job], list[str]]:
     """wget has one connection, whatever it is told; wget2 has threads.
 
     wget gets the first seed alone, from which the other hosts can be reached too: as a spider it would crawl the whole
-    site anew for each.
+    site anew for each. wget2 stays on the hosts of its seeds; told to leave them, it asks others whatever its domains.
     """
 
     def command(job: Job) -> list[str]:
-        hosts = ",".join(host.partition(":")[0] for host in job.site.hosts)
-        seeds = job.site.seeds if flags[0] == "wget2" else job.site.seeds[:1]
-        recursive = ["--no-config", "--quiet", "--recursive", "--level=0", "--span-hosts", f"--domains={hosts}"]
-        return [shutil.which(flags[0]) or flags[0], *recursive, "--tries=4", *flags[1:], *seeds]
+        recursive = ["--no-config", "--quiet", "--recursive", "--level=0", "--tries=4"]
+        scope = job.site.seeds
+        if flags[0] == "wget":
+            hosts = ",".join(host.partition(":")[0] for host in job.site.hosts)
+            scope = ("--span-hosts", f"--domains={hosts}", scope[0])
+        return [shutil.which(flags[0]) or flags[0], *recursive, *flags[1:], *scope]
 
     return command
 

@@ -41,7 +41,7 @@ async def crawl() -> int:
     @crawler.router.default_handler
     async def handle(context: ParselCrawlingContext) -> None:
         nonlocal got
-        got += 1
+        got += context.http_response.headers.get("content-type", "").startswith("text/html")
         await context.enqueue_links(strategy="all", include=[hosts])
 
     await crawler.run(job["seeds"])

@@ -6,6 +6,7 @@ import dataclasses
 import io
 import os
 import select
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from benchmarks.nginx import answer, seen
 from benchmarks.ratios import Run, Spread, noise, ratio, spread, verdicts
 from benchmarks.site import Shape, Site
 from benchmarks.sites import linked_pages
-from benchmarks.subjects import SUBJECTS, environment
+from benchmarks.subjects import ROOT, SUBJECTS, environment
 from rich.console import Console
 from tests.support.toolchain.cache import Unavailable
 
@@ -248,6 +249,17 @@ def test_an_unknown_subject_is_refused_in_one_sentence(capsys: pytest.CaptureFix
         crawl.main(["--only", "ours,heritrix"])
     assert error.value.code == 2
     assert "unknown heritrix; known are ours, " in capsys.readouterr().err
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may leave the machine's network")
+def test_the_crawlers_can_ask_nothing_but_loopback() -> None:
+    """Which is there and works: that is where the site is."""
+    program = (
+        "import socket; from benchmarks.isolated import interfaces, isolate; assert isolate(); print(interfaces());"
+        "server = socket.create_server(('127.0.3.1', 0)); socket.create_connection(server.getsockname(), 5)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout == "['lo']\n"
 
 
 def test_no_subject_gets_a_proxy_and_no_peer_our_modules(monkeypatch: pytest.MonkeyPatch) -> None:
