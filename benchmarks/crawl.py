@@ -11,10 +11,10 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import datetime
-import json
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -31,6 +31,7 @@ from benchmarks import measured, nginx, tables
 from benchmarks.calibration import calibrate
 from benchmarks.collector import TELEMETRY, collector
 from benchmarks.isolated import isolate
+from benchmarks.kept import Keeper, Session, read
 from benchmarks.ratios import Run
 from benchmarks.sites import SITES, Served, fetch, serve
 from benchmarks.subjects import COLLY, ROOT, SUBJECTS, Job, Subject, environment, locked
@@ -40,22 +41,13 @@ LIMIT_SECONDS = 600
 RESULTS = Path(__file__).parent / "results"
 
 
-class Results:
-    """The raw figures: a file of JSON lines that is complete after every run."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        path.parent.mkdir(parents=True, exist_ok=True)
-
-    def add(self, kind: str, **figures: Any) -> None:
-        """Append one line."""
-        with self.path.open("a") as file:
-            file.write(json.dumps({"kind": kind, **figures}) + "\n")
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; 2 when asked for what is not known, 1 when a site cannot be served."""
     options = _options(arguments)
+    console = Console(width=max(Console().width, 150))
+    if options.show is not None:
+        tables.show(console, options.show)
+        return 0
     stamp = datetime.datetime.now(tz=datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
     try:
         sites = options.site or list(SITES)
@@ -66,8 +58,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not isolate():  # from here on nothing is installed
             print("only root can keep the crawlers from all but loopback; they are told to stay there", file=sys.stderr)
         for site in sites:
-            results = Results(Path(options.results) / f"crawl-{site}-{stamp}.jsonl")
-            _measure(site, subjects, left_out, options, results)
+            results = Path(options.results) / f"crawl-{site}-{stamp}.jsonl"
+            tables.show(console, _measure(site, subjects, left_out, options, results))
+            console.print(f"Raw figures: {results}\n", soft_wrap=True)
     except Unavailable as error:
         print(error, file=sys.stderr)
         return 1
@@ -81,16 +74,31 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", type=_names, help=f"subjects, separated by commas, of: {', '.join(SUBJECTS)}")
     parser.add_argument("--pages", type=_positive, default=1000, help="of each of the synthetic site's 4 hosts")
     parser.add_argument("--limit", type=_positive, default=LIMIT_SECONDS, help="seconds for one run (%(default)s)")
-    parser.add_argument("--folder", help="where sites and crawls are for a while; a real disk (the temporary folder)")
+    parser.add_argument(
+        "--folder", type=_folder, help="where sites and crawls are for a while; a real disk (the temporary folder)"
+    )
+    parser.add_argument("--show", type=_shown, metavar="FILE", help="print the tables of a file of raw figures again")
     parser.add_argument("--results", default=RESULTS, help="the folder of the raw figures (%(default)s)")
     return parser.parse_args(arguments)
 
 
 def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("must be at least 1")
-    return number
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number of at least 1")
+    return int(text)
+
+
+def _folder(text: str) -> str:
+    if not Path(text).is_dir():
+        raise argparse.ArgumentTypeError(f"{text} is not a folder; make it first")
+    return text
+
+
+def _shown(text: str) -> Session:
+    try:
+        return read(Path(text).read_text().splitlines())
+    except (OSError, ValueError) as error:
+        raise argparse.ArgumentTypeError(f"{text} cannot be shown: {error}") from None
 
 
 def _names(text: str) -> list[str]:
@@ -124,53 +132,38 @@ def prepared(names: Sequence[str]) -> tuple[list[Subject], dict[str, str]]:
 
 
 def _measure(
-    name: str, subjects: Sequence[Subject], left_out: dict[str, str], options: argparse.Namespace, results: Results
-) -> None:
-    rounds = options.rounds or ROUNDS[name]
+    name: str, subjects: Sequence[Subject], left_out: dict[str, str], options: argparse.Namespace, results: Path
+) -> Session:
     with tempfile.TemporaryDirectory(prefix="bench-crawl-", dir=options.folder) as folder, ExitStack() as stack:
         site = stack.enter_context(serve(name, Path(folder) / "site", options.pages))
-        about = machine()
-        results.add("machine", site=name, pages=len(site.pages), left_out=left_out, **about)
-        runs, calibrations = turns(site, subjects, Path(folder), results, rounds=rounds, limit=options.limit)
-    console = Console(width=max(Console().width, 150))
-    tables.show(console, site, runs, calibrations, left_out)
-    console.print("; ".join(f"{what}: {value}" for what, value in about.items()), markup=False, soft_wrap=True)
-    console.print(f"Raw figures: {results.path}\n", soft_wrap=True)
+        keeper = Keeper(results, Session(name, len(site.pages), left_out, machine()))
+        turns(site, subjects, Path(folder), keeper, rounds=options.rounds or ROUNDS[name], limit=options.limit)
+    return keeper.session
 
 
 def turns(
-    site: Served, subjects: Sequence[Subject], folder: Path, results: Results, *, rounds: int, limit: float
-) -> tuple[list[Run], dict[int, list[dict[str, float]]]]:
+    site: Served, subjects: Sequence[Subject], folder: Path, keeper: Keeper, *, rounds: int, limit: float
+) -> None:
     """Run all subjects once in each round, and the fixed work before, between and after them."""
-    runs: list[Run] = []
-    calibrations: dict[int, list[dict[str, float]]] = {}
     too_slow: set[str] = set()
     for number in range(rounds):
         still = [subject for subject in subjects if subject.name not in too_slow]
         for position, subject in enumerate(rotated(still, number)):
-            calibrations.setdefault(number, []).append(_calibrated(site, folder, number, results))
+            keeper.calibration(number, calibrate(site.seeds[0], folder))
             place = folder / f"{number}-{subject.name}"
             run = _one(site, subject, place, limit, number=number, position=position)
             shutil.rmtree(place)
-            runs.append(run)
-            results.add("run", **dataclasses.asdict(run))
+            keeper.run(run)
             if run.timed_out:
                 too_slow.add(subject.name)
             print(f"round {number + 1}, {subject.name}: {_line(run)}", file=sys.stderr, flush=True)
-        calibrations.setdefault(number, []).append(_calibrated(site, folder, number, results))
-    return runs, calibrations
+        keeper.calibration(number, calibrate(site.seeds[0], folder))
 
 
 def rotated(subjects: Sequence[Subject], number: int) -> list[Subject]:
     """The order of a round: each round begins with the next one, so that none is always behind the same other."""
     first = number % len(subjects) if subjects else 0
     return [*subjects[first:], *subjects[:first]]
-
-
-def _calibrated(site: Served, folder: Path, number: int, results: Results) -> dict[str, float]:
-    found = dataclasses.asdict(calibrate(site.seeds[0], folder))
-    results.add("calibration", round=number, **found)
-    return found
 
 
 def _one(site: Served, subject: Subject, place: Path, limit: float, *, number: int, position: int) -> Run:
@@ -249,4 +242,8 @@ def _first_line(*command: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what it has started is ended, and its files removed
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

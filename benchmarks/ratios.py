@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from benchmarks.calibration import Calibration
+
 NOISE_LIMIT = 0.2
 """How much the same work may differ within a round, as a share of the fastest, before its ratios are doubted."""
 
@@ -115,12 +117,12 @@ def ratio(runs: Iterable[Run], subject: str, other: str, rate: Callable[[Run], f
     return spread(mine / theirs for mine, theirs in pairs if mine and theirs)
 
 
-def noise(calibrations: Mapping[int, Sequence[Mapping[str, float]]]) -> list[str]:
+def noise(calibrations: Mapping[int, Sequence[Calibration]]) -> list[str]:
     """One sentence for each round, and each kind of fixed work, whose times differ too much."""
     said = []
     for number, measured in sorted(calibrations.items()):
         for kind in ("cpu_ms", "fetch_ms"):
-            times = [one[kind] for one in measured]
+            times = [getattr(one, kind) for one in measured]
             if not times or max(times) <= min(times) * (1 + NOISE_LIMIT):
                 continue
             said.append(

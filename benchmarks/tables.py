@@ -8,27 +8,26 @@ from collections.abc import Callable, Mapping, Sequence
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.calibration import Calibration
+from benchmarks.kept import Session
 from benchmarks.ratios import CEILING, OURS, Run, Spread, noise, ratio, spread, verdicts
-from benchmarks.sites import Served
 
 
-def show(
-    console: Console,
-    site: Served,
-    runs: Sequence[Run],
-    calibrations: Mapping[int, Sequence[Mapping[str, float]]],
-    left_out: Mapping[str, str],
-) -> None:
+def show(console: Console, session: Session) -> None:
     """Print everything that the runs of one site say."""
+    runs, calibrations = session.runs, session.calibrations
     rounds = 1 + max((run.round for run in runs), default=-1)
-    console.rule(f"{site.name}: {len(site.pages)} pages, {rounds} round{'s' if rounds != 1 else ''}")
+    console.rule(f"{session.site}: {session.pages} pages, {rounds} round{'s' if rounds != 1 else ''}")
     console.print(comparison(runs))
-    for line in [*remarks(runs), *(f"{name}: left out. {why}" for name, why in left_out.items())]:
+    left_out = [f"{name}: left out. {why}" for name, why in session.left_out.items()]
+    for line in [*remarks(runs), *left_out]:
         console.print(line, markup=False, soft_wrap=True)
-    console.print(targets(runs, site.name))
-    for line in noise(calibrations) or ["The same fixed work took about the same time between all runs of each round."]:
+    console.print(targets(runs, session.site))
+    quiet = ["The same fixed work took about the same time between all runs of each round."]
+    for line in [*(noise(calibrations) or quiet), _calibrated(calibrations)]:
         console.print(line, markup=False, soft_wrap=True)
-    console.print(_calibrated(calibrations), markup=False, soft_wrap=True)
+    about = "; ".join(f"{what}: {value}" for what, value in session.about.items())
+    console.print(about, markup=False, soft_wrap=True)
 
 
 def comparison(runs: Sequence[Run]) -> Table:
@@ -93,10 +92,10 @@ def _median(runs: Sequence[Run], figure: Callable[[Run], float | None], digits: 
     return f"{found.median:.{digits}f}" if found else "-"
 
 
-def _calibrated(calibrations: Mapping[int, Sequence[Mapping[str, float]]]) -> str:
+def _calibrated(calibrations: Mapping[int, Sequence[Calibration]]) -> str:
     everything = [one for measured in calibrations.values() for one in measured]
     parts = []
     for kind, what in (("cpu_ms", "processor"), ("fetch_ms", "1,000 fetches"), ("fsync_ms", "one write to disk")):
-        figures = spread(one[kind] for one in everything)
+        figures = spread(getattr(one, kind) for one in everything)
         parts.append(f"{what} {shown(figures)} ms")
     return f"Fixed work: {', '.join(parts)}."

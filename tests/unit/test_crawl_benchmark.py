@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 from benchmarks import crawl, measured, tables
+from benchmarks.calibration import Calibration
+from benchmarks.kept import Keeper, Session, read
 from benchmarks.nginx import answer, seen
 from benchmarks.ratios import Run, Spread, noise, ratio, spread, verdicts
 from benchmarks.site import Shape, Site
@@ -90,8 +92,8 @@ def test_a_page_that_was_got_again_is_no_fault() -> None:
 
 def test_a_noisy_round_is_named() -> None:
     """By the kind of work that differed by more than a fifth; a disk may differ."""
-    quiet = [{"cpu_ms": 100.0, "fetch_ms": 50.0, "fsync_ms": 1.0}, {"cpu_ms": 119.0, "fetch_ms": 59.0, "fsync_ms": 9.0}]
-    noisy = [{"cpu_ms": 100.0, "fetch_ms": 50.0, "fsync_ms": 1.0}, {"cpu_ms": 121.0, "fetch_ms": 50.0, "fsync_ms": 1.0}]
+    quiet = [Calibration(cpu_ms=100, fetch_ms=50, fsync_ms=1), Calibration(cpu_ms=119, fetch_ms=59, fsync_ms=9)]
+    noisy = [Calibration(cpu_ms=100, fetch_ms=50, fsync_ms=1), Calibration(cpu_ms=121, fetch_ms=50, fsync_ms=1)]
     assert noise({0: quiet}) == []
     assert noise({0: quiet, 1: noisy}) == [
         "round 2 was noisy: the same work (cpu) took 100 to 121 ms; do not trust its ratios"
@@ -131,6 +133,33 @@ def test_figures_are_shown_with_their_spread() -> None:
     assert tables.shown(Spread(1.0, 1.0, 1.0)) == "1.00"
     assert tables.shown(Spread(12.34, 9.0, 15.0)) == "12.3 (9.0-15.0)"
     assert tables.shown(None) == "-"
+
+
+def test_raw_figures_are_kept_after_every_run_and_shown_again(tmp_path: Path) -> None:
+    """The same tables come of them, with what was left out, and on what machine it was."""
+    keeper = Keeper(tmp_path / "new" / "figures.jsonl", Session("rust-doc", 100, {"colly": "No Go."}, {"cpus": 2}))
+    keeper.calibration(0, Calibration(cpu_ms=100, fetch_ms=50, fsync_ms=1))
+    for found in (run("ours", 0, 90), run("wget-spider", 0, 60)):
+        keeper.run(found)
+        assert read(keeper.path.read_text().splitlines()) == keeper.session
+    file = io.StringIO()
+    tables.show(Console(width=150, file=file), read(keeper.path.read_text().splitlines()))
+    text = file.getvalue()
+    assert "rust-doc: 100 pages, 1 round" in text
+    assert "colly: left out. No Go." in text
+    assert "about the same time" in text
+    assert "cpus: 2" in text
+    assert [line.split("│")[5].strip() for line in text.splitlines() if "ours / wget-spider" in line] == ["reached"]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"kind": "session"}', '{"kind": "run"}'])
+def test_another_file_is_not_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
+    """One sentence says so."""
+    (tmp_path / "file").write_text(text)
+    with pytest.raises(SystemExit) as error:
+        crawl.main(["--show", str(tmp_path / "file")])
+    assert error.value.code == 2
+    assert "cannot be shown" in capsys.readouterr().err
 
 
 def test_each_round_begins_with_the_next_subject() -> None:
