@@ -40,6 +40,11 @@ test: $(DEV_READY) ## Run every test tier that this machine can run (TIERS=unit,
 lint: $(DEV_READY) ## Check style and types: ruff, ruff format, mypy
 	@$(BIN)/python -m tests.support.tiers --tiers lint
 
+.PHONY: bench
+bench: $(DEV_READY) ## Compare this crawler with others, in turns, on three sites (hours; SITES=synthetic ROUNDS=1 ONLY=ours,wget2)
+	@$(BIN)/python -m benchmarks.crawl $(foreach site,$(SITES),--site $(site)) $(if $(ROUNDS),--rounds $(ROUNDS)) \
+	  $(if $(ONLY),--only $(ONLY))
+
 .PHONY: bench-frontier
 bench-frontier: $(DEV_READY) ## Measure what the frontier costs from 10 thousand to 1 million pages (15 minutes)
 	@$(BIN)/python -m benchmarks.frontier
@@ -73,6 +78,7 @@ lock: ## Choose the newest versions that pyproject.toml allows, and write requir
 	@test -x $(BIN)/uv || { $(PYTHON) -m venv $(VENV) && $(BIN)/pip install --quiet uv; }
 	$(COMPILE) pyproject.toml -o requirements/runtime.lock
 	$(COMPILE) pyproject.toml --group dev -o requirements/dev.lock --constraint requirements/runtime.lock
+	$(COMPILE) benchmarks/peers/requirements.in -o requirements/peers.lock
 	$(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' \
 	  | $(COMPILE) - -o requirements/build.lock --constraint requirements/dev.lock
 

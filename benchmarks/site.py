@@ -64,14 +64,28 @@ class Site:
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
+        self.write()
+        self._serve()
+        return self
+
+    def write(self) -> None:
+        """Make the files, a folder for each host, and serve nothing."""
         for host in range(self.shape.hosts):
             root = self._folder / f"h{host}"
             root.mkdir(parents=True)
             (root / "robots.txt").write_text("User-agent: *\nDisallow: /private/\n")
             for page in range(self.shape.pages):
                 (root / f"p{page}.html").write_text(self._page(host, page))
-        self._serve()
-        return self
+
+    @property
+    def roots(self) -> dict[str, Path]:
+        """The folder of each address."""
+        return {_address(host): self._folder / f"h{host}" for host in range(self.shape.hosts)}
+
+    @property
+    def port(self) -> int:
+        """The port of every host; it stands in the links from one to another."""
+        return self._port
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self._process is not None:

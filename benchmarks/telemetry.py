@@ -11,9 +11,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import os
 import signal
-import socket
 import statistics
 import subprocess
 import sys
@@ -27,8 +25,8 @@ from typing import Any
 import yaml
 from rich.console import Console
 from rich.table import Table
-from tests.support.toolchain import binaries
 
+from benchmarks.collector import collector, free_port, serving
 from benchmarks.site import Shape, Site
 from durable_crawler.frontier.reader import FrontierReader
 
@@ -66,10 +64,10 @@ def main() -> int:
 def _measured(site: Site, folder: Path, rounds: int) -> list[dict[str, Any]]:
     runs = []
     for number in range(rounds):
-        for state, collector in _STATES.items():
+        for state, endpoints in _STATES.items():
             place = folder / f"{number}-{state}"
             place.mkdir()
-            with collector(place) as endpoint:
+            with endpoints(place) as endpoint:
                 run = _crawl(site, place, endpoint)
             run |= {"round": number, "collector": state}
             runs.append(run)
@@ -90,7 +88,7 @@ def _crawl(site: Site, place: Path, endpoint: str | None) -> dict[str, Any]:
     body = {"apiVersion": "durable-crawler.io/v1alpha1", "kind": "CrawlJob", "metadata": {"name": "b"}, "spec": spec}
     (place / "crawljob.yaml").write_text(yaml.safe_dump(body))
     database = place / "frontier.db"
-    flags = ("-f", str(place / "crawljob.yaml"), "--db", str(database), "--metrics", str(_free_port()))
+    flags = ("-f", str(place / "crawljob.yaml"), "--db", str(database), "--metrics", str(free_port()))
     site.forget()
     started = time.perf_counter()
     with (place / "log").open("wb") as log:
@@ -123,26 +121,26 @@ def _none(_place: Path) -> Iterator[str | None]:
 
 @contextlib.contextmanager
 def _stopped(_place: Path) -> Iterator[str | None]:
-    yield f"http://127.0.0.1:{_free_port()}"
+    yield f"http://127.0.0.1:{free_port()}"
 
 
 @contextlib.contextmanager
 def _running(place: Path) -> Iterator[str | None]:
-    with _collector(place) as (_, endpoint):
+    with collector(place) as (_, endpoint):
         yield endpoint
 
 
 @contextlib.contextmanager
 def _frozen(place: Path) -> Iterator[str | None]:
-    with _collector(place) as (process, endpoint):
+    with collector(place) as (process, endpoint):
         process.send_signal(signal.SIGSTOP)
         yield endpoint
 
 
 @contextlib.contextmanager
 def _refusing(_place: Path) -> Iterator[str | None]:
-    port = _free_port()
-    with _process([sys.executable, "-c", _REFUSING, str(port)], port):
+    port = free_port()
+    with serving([sys.executable, "-c", _REFUSING, str(port)], port):
         yield f"http://127.0.0.1:{port}"
 
 
@@ -153,58 +151,6 @@ _STATES: dict[str, Callable[[Path], AbstractContextManager[str | None]]] = {
     "frozen": _frozen,
     "refusing": _refusing,
 }
-
-
-@contextlib.contextmanager
-def _collector(place: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
-    """A real OpenTelemetry Collector that writes what it gets into a file."""
-    port = _free_port()
-    config = {
-        "receivers": {"otlp": {"protocols": {"http": {"endpoint": f"127.0.0.1:{port}"}}}},
-        "processors": {"batch": {}},
-        "exporters": {"file": {"path": str(place / "telemetry.jsonl")}},
-        "service": {
-            "telemetry": {"metrics": {"level": "none"}},
-            "pipelines": {
-                kind: {"receivers": ["otlp"], "processors": ["batch"], "exporters": ["file"]}
-                for kind in ("traces", "metrics")
-            },
-        },
-    }
-    (place / "collector.yaml").write_text(yaml.safe_dump(config))
-    program = str(binaries.ensure("otelcol")["otelcol"])
-    with _process([program, f"--config={place / 'collector.yaml'}"], port) as process:
-        yield process, f"http://127.0.0.1:{port}"
-
-
-@contextlib.contextmanager
-def _process(command: list[str], port: int) -> Iterator[subprocess.Popen[bytes]]:
-    """A server on loopback, killed at the end, whatever state it is in by then."""
-    quiet = subprocess.DEVNULL
-    process = subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet, env=dict(os.environ))  # noqa: S603
-    try:
-        limit = time.monotonic() + 30
-        while not _answers(port):
-            if process.poll() is not None or time.monotonic() > limit:
-                raise RuntimeError(f"{command[0]} does not listen on port {port}")
-            time.sleep(0.05)
-        yield process
-    finally:
-        process.kill()
-        process.wait(10)
-
-
-def _answers(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.settimeout(0.5)
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _shown(runs: list[dict[str, Any]]) -> int:

@@ -107,7 +107,7 @@ def ensure(*names: str) -> dict[str, Path]:
     unknown = [name for name in names if name not in TOOLS]
     if unknown:
         raise Unavailable(f"Unknown program {', '.join(unknown)}; known are {', '.join(TOOLS)}.")
-    return {name: _ensure_one(name, TOOLS[name]) for name in names}
+    return {name: built(name, TOOLS[name]) for name in names}
 
 
 def module_dir(name: str) -> Path:
@@ -146,7 +146,8 @@ def _sums(folder: str) -> str:
     return (MODULES / folder / "go.sum").read_text()
 
 
-def _ensure_one(name: str, tool: GoTool) -> Path:
+def built(name: str, tool: GoTool) -> Path:
+    """The path of one program, also of one that is not among ``TOOLS``; it is built when it is missing."""
     sources = sorted(path for path in (MODULES / tool.folder).iterdir() if path.suffix in {".mod", ".sum", ".go"})
     key = cache.digest(tool.package, tool.flags(), *(path.read_bytes() for path in sources))
     folder = cache.publish(f"bin/{name}-{tool.version()}-{key}", lambda scratch: _build(name, tool, scratch))
