@@ -1,7 +1,8 @@
 """A site to measure with: made from a seed, the same on every machine, served by a real nginx on loopback.
 
 Each host is an address of 127.0.0.0/8 at one port, with numbered pages of one size. A page links to the pages after it,
-so that every page is found, and to others at random, also on other hosts.
+so that every page is found, and to others at random, one in ten of them on any host. Around its links it has the markup
+of a page of documentation: sections with headings, and paragraphs with code and emphasis.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Self
 
 START_LIMIT_SECONDS = 10
 _NEXT = 3  # how many of a page's links lead to the pages after it
+_ELSEWHERE = 0.1  # the share of the others that lead to any host
 _CONFIG = """\
 daemon off;
 worker_processes 1;
@@ -127,16 +129,28 @@ class Site:
         chance = random.Random(f"{self.shape.seed}/{host}/{page}")  # noqa: S311 - a site, not a secret
         after = [(host, (page + step) % self.shape.pages) for step in range(1, _NEXT + 1)]
         others = [
-            (chance.randrange(self.shape.hosts), chance.randrange(self.shape.pages))
+            (
+                chance.randrange(self.shape.hosts) if chance.random() < _ELSEWHERE else host,
+                chance.randrange(self.shape.pages),
+            )
             for _ in range(self.shape.links - _NEXT)
         ]
         links = "".join(
-            f'<li><a href="{self._href(host, target)}">to page {target[1]} of host {target[0]}</a>\n'
+            f'<li><a class="internal" href="{self._href(host, target)}">page {target[1]} of host {target[0]}</a>\n'
             for target in after + others
         )
-        head = f"<!doctype html><html><head><meta charset=utf-8><title>{host}/{page}</title></head><body>\n"
-        words = " ".join(chance.choices(_WORDS, k=self.shape.size // 4))
-        return f"{head}<ul>{links}</ul>\n<p>{words}"[: self.shape.size - 20] + "</p></body></html>\n"
+        title = f"{host}/{page}"
+        head = "<meta charset=utf-8>\n<meta name=viewport content='width=device-width'>"
+        text = [
+            f"<!doctype html>\n<html lang=en><head>{head}<title>{title}</title></head>\n<body><main>",
+            f"<h1>{title}</h1>\n<nav><ul>\n{links}</ul></nav>\n",
+        ]
+        number = 0
+        while (left := self.shape.size - sum(map(len, text))) > _LARGEST_SECTION:
+            number += 1
+            text.append(_section(chance, number))
+        filling = " ".join(chance.choices(_WORDS, k=left // 4))
+        return "".join(text) + f"<p>{filling}"[: left - len(_END)] + _END
 
     def _href(self, host: int, target: tuple[int, int]) -> str:
         return f"/p{target[1]}.html" if target[0] == host else self.url(*target)
@@ -163,6 +177,25 @@ class Site:
             if self._process.poll() is not None or time.monotonic() > limit:
                 raise RuntimeError(f"nginx did not start: {(self._folder / 'error.log').read_text()[-500:]}")
             time.sleep(0.05)
+
+
+_END = "</p></main></body></html>\n"
+_LARGEST_SECTION = 1100
+
+
+def _section(chance: random.Random, number: int) -> str:
+    """A heading and two paragraphs, of whose words every eighth is code or emphasised."""
+
+    def words(count: int) -> str:
+        chosen = chance.choices(_WORDS, k=count)
+        for at in range(3, count, 8):
+            tag = "em" if chance.random() < 1 / 4 else "code"
+            chosen[at] = f'<{tag} class="literal">{chosen[at]}</{tag}>'
+        return " ".join(chosen)
+
+    heading = " ".join(chance.choices(_WORDS, k=3))
+    paragraphs = "".join(f"<p>{words(40)}.</p>\n" for _ in range(2))
+    return f'<section id="part-{number}">\n<h2>{heading}</h2>\n{paragraphs}</section>\n'
 
 
 _WORDS = ("claim", "fetch", "parse", "settle", "record", "finish", "lease", "token", "frontier", "page", "link", "host")

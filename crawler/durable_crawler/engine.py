@@ -82,6 +82,8 @@ class Engine:
             verifying=verifying,
         )
         self._jobs: dict[int, Job] = {}
+        self._at_work: set[int] = set()
+        """Pages of ``_jobs`` that hold a worker and a slot of their host; the others are handed to the flusher."""
         self._wake = asyncio.Event()
         self._suspects = False
         self._failure: BaseException | None = None
@@ -191,7 +193,10 @@ class Engine:
         """How many pages may be claimed."""
         if self._suspects:
             return 0 if self._jobs else 1
-        return self._spec.fetch.workers - len(self._jobs)
+        workers = self._spec.fetch.workers
+        # What waits to be stored holds no worker, so that a commit stores it and claims the next page. There is an end
+        # to that: a slow disk must not be given ever more pages.
+        return min(workers - len(self._at_work), 2 * workers - len(self._jobs))
 
     async def _may_start(self, leases: Sequence[Lease]) -> bool:
         """Whether these pages may be worked on now; if not, they have been given back.
@@ -237,9 +242,11 @@ class Engine:
 
     def _start(self, lease: Lease, claimed: float) -> None:
         job = Job(lease, self._trusted_until(claimed))
+        job.let_go = lambda: self._let_go(lease)
         self._jobs[lease.page_id] = job
+        self._at_work.add(lease.page_id)
         self._board.took(lease.host_id, self._clock.monotonic())
-        self._observer.working(len(self._jobs))
+        self._observer.working(len(self._at_work))
         job.task = asyncio.create_task(self._work.page(job), name=f"page {lease.page_id}")
         job.task.add_done_callback(lambda task: self._ended(job, task))
 
@@ -250,10 +257,17 @@ class Engine:
             self._lose(job.lease)
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    def _let_go(self, lease: Lease) -> None:
+        """Free the worker and the slot of a page, if it still has them."""
+        if lease.page_id in self._at_work:
+            self._at_work.discard(lease.page_id)
+            self._board.gave_back(lease.host_id)
+            self._observer.working(len(self._at_work))
+            self._wake.set()
+
     def _ended(self, job: Job, task: asyncio.Task[None]) -> None:
         del self._jobs[job.lease.page_id]
-        self._board.gave_back(job.lease.host_id)
-        self._observer.working(len(self._jobs))
+        self._let_go(job.lease)
         self._noticed(task)
         self._wake.set()
 

@@ -21,6 +21,7 @@ _MAX_RAW_LENGTH = 65_536  # dot segments and tabs can only shrink a URL so far; 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _NO_HOST = re.compile(r"https?:[/\\]*+(?:[^/\\?#]*@)?(?::[0-9]*)?(?:[/\\?#].*)?", re.IGNORECASE | re.DOTALL)
 _WEB = ("http://", "https://")
+_NOTHING = "-"
 _DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 
 # References whose canonical form is known without a parser: what ada would return unchanged. No dot segments (no "."
@@ -113,12 +114,14 @@ class Resolver:
             self._directory = path[: path.rindex("/") + 1]
 
     def depends_on(self, raw: str) -> str:
-        """All of the base that the answer for ``raw`` can depend on: its origin or its directory; empty for all of it.
+        """What of the base the answer for ``raw`` depends on: its origin, its directory, nothing; empty for all of it.
 
         References that are resolved for one page are so for all pages of which this is the same.
         """
-        if raw.startswith(("/", *_WEB)):
+        if raw[:1] == "/":
             return self._origin
+        if raw.startswith(_WEB) and self._origin:
+            return _NOTHING
         # What is trimmed from the front, "?" and "#": behind these, it may be a part of the document's own URL.
         return self._directory if raw > "@" or "-" <= raw[:1] <= "9" else ""
 

@@ -88,6 +88,8 @@ class Job:
     hop_due_ms: int | None = None
     """When the robots.txt of a redirect's target may be asked for again, where it could not be fetched."""
     hop_error: str = ""
+    let_go: Callable[[], None] = lambda: None
+    """To be called once, when all that is left to do is to store what came of it: its worker and slot are free."""
 
 
 class Work:
@@ -293,11 +295,13 @@ class Work:
 
     async def _defer(self, job: Job, deferral: Deferral) -> str:
         started = self._clock.wall_ns()
+        job.let_go()
         verdict = await self._frontier.defer(job.lease, deferral)
         return self._committed(job, started, verdict, "deferred")
 
     async def _finish(self, job: Job, result: Result, links: Sequence[Link], host: HostState | None = None) -> str:
         started = self._clock.wall_ns()
+        job.let_go()
         verdict = await self._frontier.finish(job.lease, result, links, host)
         return self._committed(job, started, verdict, "done")
 
