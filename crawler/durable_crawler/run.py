@@ -37,6 +37,7 @@ from durable_crawler.frontier.opening import LONGEST_WAIT_MS, Admission
 from durable_crawler.listener import Listener, ListenerError
 from durable_crawler.memory import fewer_collections, one_heap
 from durable_crawler.outcomes import Fetched, PageRecord
+from durable_crawler.page.door import Door
 from durable_crawler.robots import product_token
 from durable_crawler.robots_gate import RobotsGate
 from durable_crawler.stop import Stop
@@ -118,6 +119,9 @@ async def _crawl_with(
         listener = Listener(spec.listen.address, spec.listen.port, stats, ready=lambda: not stop.requested.is_set())
         await listener.start()
         stack.push_async_callback(listener.aclose)
+        door = Door(frontier.path, spec)
+        stack.push_async_callback(door.aclose)
+        door.open(listener.port + 1)
         fetcher = Fetcher(spec.fetch, clock, allowed=spec.network.ranges, access=access)
         stack.push_async_callback(fetcher.aclose)
         if show_bar:

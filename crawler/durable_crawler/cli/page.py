@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
+import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,24 +24,54 @@ if TYPE_CHECKING:
     from crawljob.spec import CrawlJobSpec
 
 
+IDLE_SECONDS = 60.0
+LOOK_SECONDS = 1.0
+SPEC_MAX_BYTES = 4 << 20
+
+
 @click.command()
 @options.frontier
 @options.crawljob
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=9091, show_default=True, help="TCP port; 0: any that is free."
 )
-def page(db: Path, file: Path | None, port: int) -> None:
+@click.option("--inherited", type=int, hidden=True, help="A listening socket, from the crawl; see page/door.py.")
+def page(db: Path, file: Path | None, port: int, inherited: int | None) -> None:
     """Serve a page about the crawl on 127.0.0.1 until Ctrl-C: progress, hosts, failures, explanations, the report.
 
-    Whoever can connect to this machine's loopback can read it. In a cluster: start it in the crawler's Pod by
-    `kubectl exec`, and reach it by `kubectl port-forward`.
+    Whoever can connect to this machine's loopback can read it. A crawl that runs serves it by itself, at the port after
+    that of its metrics: in a cluster, reach it by `kubectl port-forward`.
     """
+    if inherited is not None:
+        sys.exit(asyncio.run(_serve_inherited(db, inherited)))
     try:
         spec = None if file is None else load(file).spec
     except InvalidInputError as error:
         refuse(error.problems)
         return
     sys.exit(asyncio.run(_serve(db, spec, port)))
+
+
+async def _serve_inherited(db: Path, listening: int) -> int:
+    """Serve on the crawl's socket until it ends, or nobody has come for a while: then the crawl listens again."""
+    from crawljob.manifest import parse  # noqa: PLC0415 - as below
+    from durable_crawler.clock import SystemClock  # noqa: PLC0415
+    from durable_crawler.page.server import PageServer  # noqa: PLC0415
+
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, lambda: None)  # Ctrl-C is the crawl's, which ends this
+    told = asyncio.StreamReader(limit=SPEC_MAX_BYTES)
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(told), sys.stdin)
+    server = PageServer(db, parse(json.loads(await told.readline())), SystemClock())
+    await server.start_on(socket.socket(fileno=listening))
+    crawl_ends = asyncio.create_task(told.read())
+    crawl_ends.add_done_callback(lambda _: stop.set())
+    while not stop.is_set() and server.idle_seconds < IDLE_SECONDS:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), LOOK_SECONDS)
+    await server.aclose()
+    return ExitCode.FINISHED
 
 
 async def _serve(db: Path, spec: CrawlJobSpec | None, port: int) -> int:

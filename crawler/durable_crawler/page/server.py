@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import socket
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import asdict
@@ -61,6 +62,8 @@ class PageServer:
         self._clock = clock
         self._looks = Background(2, "look")
         self._reports = Background(1, "report")
+        self._answering = 0
+        self._answered = clock.monotonic()
         self._before: tuple[float, int] | None = None
         self._rate = 0.0
         app = web.Application(client_max_size=1024, middlewares=[self._guard])
@@ -80,6 +83,16 @@ class PageServer:
         await web.TCPSite(self._runner, "127.0.0.1", port, backlog=16).start()
         return int(self._runner.addresses[0][1])
 
+    async def start_on(self, listening: socket.socket) -> None:
+        """Serve on a socket that listens already. Raises ``OSError``."""
+        await self._runner.setup()
+        await web.SockSite(self._runner, listening).start()
+
+    @property
+    def idle_seconds(self) -> float:
+        """For how long nobody has asked for anything."""
+        return 0.0 if self._answering else self._clock.monotonic() - self._answered
+
     async def aclose(self) -> None:
         """Stop serving."""
         await self._runner.cleanup()
@@ -90,6 +103,7 @@ class PageServer:
     ) -> web.StreamResponse:
         if not _LOCAL.fullmatch(request.host):
             return web.Response(status=403, text="call this server localhost\n", headers=_HEADERS)
+        self._answering += 1
         try:
             return await handler(request)
         except FrontierError as error:
@@ -97,6 +111,9 @@ class PageServer:
         except web.HTTPException as error:
             error.headers.update({**_HEADERS, "Content-Type": "text/plain; charset=utf-8"})
             raise
+        finally:
+            self._answering -= 1
+            self._answered = self._clock.monotonic()
 
     @property
     def _name(self) -> str:
