@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from durable_crawler.frontier import FrontierBrokenError, database
 from durable_crawler.frontier.database import Database
-from durable_crawler.frontier.sets import Run
+from durable_crawler.frontier.sets import Row, Run
 from durable_crawler.frontier.statements import STATEMENTS
 
 SHORT = 0.2
@@ -33,8 +34,17 @@ async def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
     await made.close()
 
 
+def alone(name: str) -> Callable[[Run], Coroutine[Any, Any, Sequence[Row]]]:
+    """A transaction of one statement."""
+
+    async def transaction(run: Run) -> Sequence[Row]:
+        return await run(name, {})
+
+    return transaction
+
+
 async def test_a_statement_without_end_is_interrupted_and_named(opened: Database) -> None:
-    for run in (opened.run("endless", {}, SHORT), opened.transact(lambda run: run("endless", {}))):
+    for run in (opened.run("endless", {}, SHORT), opened.transact(alone("endless"))):
         with pytest.raises(FrontierBrokenError, match=r"did not answer within 0.2 s \(endless\)"):
             await run
         async with asyncio.timeout(5):  # the thread is free again
@@ -78,5 +88,5 @@ async def test_a_bug_in_a_transaction_is_not_taken_for_a_closed_database(opened:
 async def test_what_sqlite_says_leaves_as_one_sentence(opened: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(STATEMENTS, "wrong", "SELECT 1 FROM 2")
     with pytest.raises(FrontierBrokenError, match="the database failed") as failed:
-        await opened.transact(lambda run: run("wrong", {}))
+        await opened.transact(alone("wrong"))
     assert isinstance(failed.value.__cause__, sqlite3.Error)
