@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from random import Random
 from typing import Any
 
+import pytest
 from tests.support.clock import ManualClock
 
 from crawljob.manifest import parse
@@ -211,3 +213,57 @@ def test_hosts_in_trouble_hold_half_of_the_workers_where_there_are_several() -> 
     assert wants(own, [ONE], 8, now) == {ONE: 5}
     own.behaved(ONE, Effect.FALTERED, now, None)
     assert wants(own, [ONE], 8, now) == {ONE: 1}
+
+
+def looked_through(own: Board, stocked: Collection[int], free: int, now: float) -> dict[int, int]:
+    """What ``wants`` has to give, found by a look at all hosts."""
+    wanted: dict[int, int] = {}
+    several = len(set(stocked) | own._in_flight.keys()) > 1
+    left = max(0, own._for_troubled - own._held_in_trouble()) if several else free
+    for host in sorted(stocked, key=lambda host: (own._turn.get(host, 0), host)):
+        troubled = own._in_trouble(host)
+        slots = min(free, left if troubled else free, own._slots(host))
+        if slots > 0 and own.is_open(host, now):
+            wanted[host] = slots
+            free -= slots
+            left -= slots if troubled else 0
+    return wanted
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_whose_turn_it_is_is_what_a_look_at_all_hosts_would_find(seed: int) -> None:
+    chance, clock = Random(seed), ManualClock()
+    hosts = [Host(number, f"h{number}.example", 0) for number in range(1, 13)]
+    delay = chance.choice(["0s", "0s", "2s"])
+    own = board(clock, *hosts, robots=chance.random() < 0.5, per_host=chance.choice([1, 3]), delay=delay)
+    stocked: set[int] = set()
+    shut: dict[int, float] = {}
+    for _ in range(400):
+        now, host = clock.monotonic(), chance.choice(hosts).id
+        match chance.randrange(7):
+            case 0:
+                has_pages = chance.random() < 0.7
+                own.stock(host, has_pages=has_pages)
+                stocked = stocked | {host} if has_pages else stocked - {host}
+            case 1:
+                for wanted in own.wants(chance.randrange(9), now):
+                    own.took(wanted, now)
+            case 2 if own._in_flight:
+                own.gave_back(chance.choice(sorted(own._in_flight)))
+            case 3:
+                own.asked(host, now, chance.choice([None, None, 0.5, 3.0]))
+            case 4:
+                effect = chance.choice([Effect.ANSWERED] * 4 + list(Effect))
+                own.behaved(host, effect, now, None if effect is Effect.ANSWERED else 0.5)
+            case 5:
+                own.close(host, now + chance.uniform(0, 4), chance.choice([Wait.ROBOTS, Wait.PROXY]))
+            case _:
+                clock.advance(chance.choice([0, 0.1, 1, 5]))
+        now, free = clock.monotonic(), chance.randrange(17)
+        assert list(own.wants(free, now).items()) == list(looked_through(own, stocked, free, now).items())
+        for changed, gate in own.waiting().items():
+            shut.pop(changed, None)
+            shut |= {changed: gate[1]} if gate is not None else {}
+        waits = {host: own.closed_until(host) for host in stocked if not own.is_open(host, now)}
+        assert {host: until for host, until in shut.items() if until > now} == waits
+        assert own.next_opening() == min(waits.values(), default=None)
