@@ -196,7 +196,9 @@ class Listen(Model):
         json_schema_extra=cel(f"self.matches('^({_IPV4}|{_IPV6})$')", "must be an IP address such as 127.0.0.1 or ::1"),
         description="IP address to listen on; in a Pod the operator makes it 0.0.0.0 unless it is given.",
     )
-    port: int = Field(9090, ge=1, le=65535, description="TCP port.")
+    port: int = Field(
+        9090, ge=1, le=65535, description="TCP port. The page about the crawl has the next one, on loopback."
+    )
 
 
 class CrawlJobSpec(Model):

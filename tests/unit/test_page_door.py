@@ -22,13 +22,13 @@ LIMIT_SECONDS = 30
 async def held_crawl(tmp_path: Path) -> AsyncIterator[tuple[Run, asyncio.Event]]:
     """A crawl that has one page and waits for another."""
     go = asyncio.Event()
-    async with Website({"/": page("/a"), "/a": after(go, page())}) as site:
-        async with crawling("--seed", site.url, "--db", tmp_path / "frontier.db", cwd=tmp_path) as run:
-            async with asyncio.timeout(LIMIT_SECONDS):
-                while not site.requests["/a"]:
-                    await asyncio.sleep(0.02)
-            yield run, go
-            go.set()
+    async with (
+        Website({"/": page("/a"), "/a": after(go, page())}) as site,
+        crawling("--seed", site.url, "--db", tmp_path / "frontier.db", cwd=tmp_path) as run,
+    ):
+        assert await run.until(lambda: site.requests["/a"] > 0, site.asked)
+        yield run, go
+        go.set()
 
 
 async def got(run: Run, path: str) -> tuple[int, str]:
@@ -67,9 +67,13 @@ async def test_it_does_not_outlive_a_crawl_that_is_killed(tmp_path: Path, number
         if number == signal.SIGTERM:
             go.set()
         await run.end()
-        async with asyncio.timeout(LIMIT_SECONDS):
-            while alive(child):
-                await asyncio.sleep(0.05)
+        await ended(child)
+
+
+async def ended(process: str) -> None:
+    async with asyncio.timeout(LIMIT_SECONDS):
+        while alive(process):  # noqa: ASYNC110 - a process that is not ours has no event
+            await asyncio.sleep(0.05)
 
 
 def alive(process: str) -> bool:
@@ -82,8 +86,11 @@ def alive(process: str) -> bool:
 async def test_a_page_that_is_killed_comes_again(tmp_path: Path) -> None:
     async with held_crawl(tmp_path) as (run, _):
         await got(run, "/")
-        os.kill(int(children(run)[0]), signal.SIGKILL)
+        (child,) = children(run)
+        os.kill(int(child), signal.SIGKILL)
+        await ended(child)
         assert (await got(run, "/progress"))[0] == 200
+        assert children(run) != [child]
 
 
 async def test_a_port_that_is_taken_is_told_and_no_trouble(tmp_path: Path) -> None:
