@@ -11,6 +11,7 @@ import re
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -116,6 +117,21 @@ def urls(rows: str) -> set[str]:
     return {json.loads(line)["url"] for line in rows.splitlines()}
 
 
+def page_by_port_forward(pod: str, namespace: str) -> str:
+    """What a browser gets that somebody points at the crawl's own page."""
+    command = ["kubectl", "port-forward", "-n", namespace, f"pod/{pod}", ":9091"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as forwarding:
+        try:
+            assert forwarding.stdout is not None
+            found = re.search(r"127\.0\.0\.1:(\d+)", forwarding.stdout.readline())
+            assert found is not None
+            with urllib.request.urlopen(f"http://127.0.0.1:{found[1]}/", timeout=30) as answer:
+                text: str = answer.read().decode()
+                return text
+        finally:
+            forwarding.terminate()
+
+
 def test_during_a_run_and_suspended(place: Place, user: User) -> None:
     job = place.apply("running", politeness={"delay": "1s"}, fetch={"workers": 1, "perHost": 1})
     job.until(lambda: job.done() >= 3, 90, "some pages done")
@@ -127,6 +143,7 @@ def test_during_a_run_and_suspended(place: Place, user: User) -> None:
     seed = place.site.url("/")
     assert seed in user.crawl("explain", "running", seed)
     assert not readers(place, "job"), "the running Pod was asked"
+    assert "Crawl of frontier.db" in page_by_port_forward(job.owned("pod")[0], place.namespace)
 
     assert user.crawl("suspend", "running") == "crawljob.durable-crawler.io/running suspended\n"
     job.wait("Suspended", 60)

@@ -72,7 +72,7 @@ async def test_it_does_not_outlive_a_crawl_that_is_killed(tmp_path: Path, number
 
 async def ended(process: str) -> None:
     async with asyncio.timeout(LIMIT_SECONDS):
-        while alive(process):  # noqa: ASYNC110 - a process that is not ours has no event
+        while alive(process):
             await asyncio.sleep(0.05)
 
 
