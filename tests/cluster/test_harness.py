@@ -117,9 +117,18 @@ def test_the_collector_keeps_what_it_is_sent(namespace: str) -> None:
     counter = {"aggregationTemporality": 2, "isMonotonic": True, "dataPoints": [{"asInt": "7", "timeUnixNano": "2"}]}
     metrics = {"resourceMetrics": [{"scopeMetrics": [{"metrics": [{"name": "crawler.completed", "sum": counter}]}]}]}
     collector.deploy()
-    script = "import urllib.request as r\n" + "".join(
-        f"r.urlopen(r.Request({collector.HTTP + path!r}, {json.dumps(body).encode()!r}, "
-        "{'Content-Type': 'application/json'}))\n"
+    script = (
+        "import time, urllib.request as r\n"
+        "def send(url, body):\n"
+        "    for attempt in range(6):\n"
+        "        try:\n"
+        "            return r.urlopen(r.Request(url, body, {'Content-Type': 'application/json'}), timeout=10)\n"
+        "        except OSError as error:\n"
+        "            print(error, flush=True)\n"  # the way to a Service that was just made may not lead there yet
+        "            time.sleep(1)\n"
+        "    raise SystemExit(1)\n"
+    ) + "".join(
+        f"send({collector.HTTP + path!r}, {json.dumps(body).encode()!r})\n"
         for path, body in (("/v1/traces", spans), ("/v1/metrics", metrics))
     )
     outcome("send", script, namespace)
