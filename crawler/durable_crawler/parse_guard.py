@@ -175,9 +175,10 @@ _LEAVES_FOREIGN = _FORMATTING - {"a", "font"} | frozenset(
 def harmless(text: str) -> str:
     """``text``, or its beginning up to where it would cost the parser too much."""
     tags = text.count("<")
-    if len(text) <= SHORT and tags <= 4 * FEW and tags - text.count("</") <= FEW:
+    if len(text) <= SHORT and tags <= FEW:
         return text
-    if _is_plain(text, tags, tags - text.count("</")):
+    starts = tags - text.count("</")
+    if (len(text) <= SHORT and tags <= 4 * FEW and starts <= FEW) or _is_plain(text, tags, starts):
         return text
     # Most of a page is closed as it should be, and taken out before the rest is gone through tag by tag.
     rest, leaves = text, 0

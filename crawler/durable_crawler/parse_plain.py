@@ -8,24 +8,33 @@ from __future__ import annotations
 
 import re
 
-NESTED = 24
-"""Tags that may stand in a formatting element, each end tag one: about what a highlighted line of code has."""
+NESTED = 3
+"""Formatting elements that may be open in each other, or phrasing elements in one."""
 
 _ATTRIBUTES = r"""(?:[\s/]++[^\s<>"'=/]++(?:=(?:"[^"<>]*+"|'[^'<>]*+'|[^\s<>"'=]++))?){0,200}+[\s/]*+>"""
 # a b big code em font i nobr s small strike strong tt u: the parser opens them again in blocks that follow.
 _FORMATTING = r"(?:a|b(?:ig)?|code|em|font|i|nobr|s(?:mall|tr(?:ike|ong))?|tt|u)"
 # The same, and other elements that change nothing about what is open around them.
 _PHRASING = (
-    r"(?:a(?:bbr)?|b(?:ig|di|r)?|c(?:ite|ode)|del|em|font|i(?:mg|ns)?|kbd|label|mark|nobr|q"
-    r"|s(?:amp|mall|pan|tr(?:ike|ong)|u[bp])?|t(?:t|ime)|u|var|wbr)"
+    r"(?:a(?:bbr)?|b(?:ig|di)?|c(?:ite|ode)|del|em|font|i(?:ns)?|kbd|label|mark|nobr|q"
+    r"|s(?:amp|mall|pan|tr(?:ike|ong)|u[bp])?|t(?:t|ime)|u|var)"
 )
+_VOID = rf"<(?:br|img|wbr){_ATTRIBUTES}"
+
+
+def _content(elements: str) -> str:
+    return rf"[^<]*+(?:(?:{elements})[^<]*+)*+"
+
+
+_INNERMOST = rf"<(?P<inner>{_PHRASING}){_ATTRIBUTES}{_content(_VOID)}</(?P=inner)>"
+_INNER = rf"<(?P<outer>{_PHRASING}){_ATTRIBUTES}{_content(f'{_VOID}|{_INNERMOST}')}</(?P=outer)>"
 _UNCLOSED = re.compile(
-    rf"<(?:({_FORMATTING})(?=[\s/>])"
-    rf"(?!{_ATTRIBUTES}[^<]*+(?:<(?!/?\1[\s/>])/?{_PHRASING}{_ATTRIBUTES}[^<]*+){{0,{NESTED}}}+</\1>)"
+    rf"<(?:(?P<formatting>{_FORMATTING})(?=[\s/>])"
+    rf"(?!{_ATTRIBUTES}{_content(f'{_VOID}|{_INNER}')}</(?P=formatting)>)"
     rf"|(?=[a-z]*+[A-Z])(?i:{_FORMATTING})(?=[\s/>]))",
     re.ASCII,
 )
-"""A formatting element that does not end, by its own end tag, before a block or an element of its kind begins."""
+"""A formatting element that has anything before its own end tag but text and closed phrasing elements, two deep."""
 
 _LONG = re.compile(r"<[a-zA-Z][^>]{2000}")
 _QUOTED_END = re.compile(r"""=\s*+(?:"[^">]*+>|'[^'>]*+>)""", re.ASCII)
@@ -33,7 +42,7 @@ _QUOTED_END = re.compile(r"""=\s*+(?:"[^">]*+>|'[^'>]*+>)""", re.ASCII)
 
 
 def formatting_is_closed(text: str) -> bool:
-    """Whether at most ``NESTED`` formatting elements are ever to be opened again, so that each tag adds as many."""
+    """Whether a tag never makes the parser open more than ``NESTED`` formatting elements again."""
     return _UNCLOSED.search(text) is None
 
 

@@ -10,7 +10,7 @@ from selectolax.lexbor import LexborHTMLParser
 from durable_crawler.parse_guard import MAX_ATTRIBUTES
 from durable_crawler.parse_plain import NESTED, formatting_is_closed, tags_are_short
 
-REPEATS = 1000
+REPEATS = 600
 
 PIECES = [
     *("<b>", "<b x=1>", "</b>", "<i y='<'>", "<i>", "</i>", "<B>", "</B>", "<a href=x>", "</a>", '<font a="</font>">'),
@@ -36,7 +36,7 @@ def of_their_own(piece: str) -> str:
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), min_size=1, max_size=6))
 def test_a_page_whose_formatting_is_closed_has_few_elements(pieces: list[str]) -> None:
-    """One that leaves but one open would have half a million of them where it is said a thousand times."""
+    """One that leaves but one open would have 180,000 of them where it is said 600 times."""
     text = of_their_own("".join(pieces))
     if formatting_is_closed(text):
         assert elements(text) <= (NESTED + 1) * text.count("<") + 10
@@ -47,7 +47,6 @@ def test_a_page_whose_formatting_is_closed_has_few_elements(pieces: list[str]) -
     [
         "<b><p></p></b>",
         "<b>text",
-        "<b><b></b></b>",
         "<b><i></b><p></i>",
         "<b><!-- </b> --><p>",
         "<b><script></b></script>",
@@ -57,7 +56,8 @@ def test_a_page_whose_formatting_is_closed_has_few_elements(pieces: list[str]) -
         "<B></B>",
         "<bIg></big>",
         "<b><select></b></select></b>",
-        "<b>" + "<i></i>" * (NESTED // 2) + "<q></b>",
+        "<b><i><q><u></u></q></i></b>",
+        "<b><q></b></q>",
         "<font\u00a0></font><font></font\u00a0>",
     ],
 )
@@ -70,7 +70,7 @@ def test_formatting_that_may_be_open_for_longer_is_told(page: str) -> None:
     [
         "<p>text <b>bold</b> and <a href='/x' class=\"y\"><code class=z><span>c</span></code></a></p>",
         "<div><p><div></p>",
-        "<b><i>misnested, in a line</b></i>",
+        "<b><b></b></b><code>" + "<span>a <q>b</q></span><br>" * 100 + "</code>",
         "<img src=x><br/><body><base>",
     ],
 )
