@@ -6,7 +6,6 @@ import asyncio
 import sys
 
 import click
-from rich.console import Console
 
 from crawljob.exitcodes import ExitCode
 
@@ -14,6 +13,8 @@ from crawljob.exitcodes import ExitCode
 @click.command()
 def demo() -> None:
     """Crawl a small bundled site, kill the crawler half-way with SIGKILL, resume, and prove that nothing was lost."""
+    from rich.console import Console  # noqa: PLC0415 - as below
+
     from durable_crawler.demo.show import show  # noqa: PLC0415 - imports a web server
 
     sys.exit(ExitCode.FINISHED if asyncio.run(show(Console())) else ExitCode.INFRASTRUCTURE)
