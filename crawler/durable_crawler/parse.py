@@ -110,6 +110,10 @@ class Parsed:
 
 _REASONS = (Refusal, Trap)
 
+_REMEMBERED_MAX = 512
+"""Characters of a reference in a memo: what is longer (a picture in a ``data:`` URL) is hardly said twice, and would
+make it as large as the pages themselves."""
+
 Memo = Latest[tuple[str, str], str | Refusal | Trap]
 """What references became, by what of their page's URL that depends on and as they are written: pages of one site have
 most of them in common.
@@ -211,8 +215,7 @@ class _Links:
             self._refer(link, raw, rel, node, position)
 
     def _resolved(self, raw: str) -> str | Refusal | Trap:
-        depends_on = self._resolver.depends_on(raw) if self._memo is not None else ""
-        if self._memo is None or not depends_on:
+        if self._memo is None or len(raw) > _REMEMBERED_MAX or not (depends_on := self._resolver.depends_on(raw)):
             return self._judged(raw)
         key = (depends_on, raw)
         link = self._memo.get(key)

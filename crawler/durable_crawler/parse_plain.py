@@ -39,6 +39,9 @@ _UNCLOSED = re.compile(
 _LONG = re.compile(r"<[a-zA-Z][^>]{2000}")
 _QUOTED_END = re.compile(r"""=\s*+(?:"[^">]*+>|'[^'>]*+>)""", re.ASCII)
 """A value that the end of its tag may stand in: without any, a tag ends at the first ``>``."""
+_ROOT = re.compile(r"<(?:html|body)[\s/][^>]*+", re.ASCII | re.IGNORECASE)
+_ROOTS_MAX = 4_000
+"""Characters of all these tags: whatever they say that is new is added to the one element that there is of each."""
 
 
 def formatting_is_closed(text: str) -> bool:
@@ -47,5 +50,7 @@ def formatting_is_closed(text: str) -> bool:
 
 
 def tags_are_short(text: str) -> bool:
-    """Whether no tag has more than 1,000 attributes."""
-    return _LONG.search(text) is None and _QUOTED_END.search(text) is None
+    """Whether no tag has more than 1,000 attributes, and the root and the body together not more than twice that."""
+    if _LONG.search(text) is not None or _QUOTED_END.search(text) is not None:
+        return False
+    return sum(len(tag) for tag in _ROOT.findall(text)) <= _ROOTS_MAX

@@ -122,6 +122,8 @@ class Resolver:
             return self._origin
         if raw.startswith(_WEB) and self._origin:
             return _NOTHING
+        if ":" in raw:  # "http:" and "http:?x" are the document itself to a document of this scheme
+            return ""
         # What is trimmed from the front, "?" and "#": behind these, it may be a part of the document's own URL.
         return self._directory if raw > "@" or "-" <= raw[:1] <= "9" else ""
 

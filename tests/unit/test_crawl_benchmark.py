@@ -194,11 +194,11 @@ def test_the_synthetic_site_is_the_same_every_time(tmp_path: Path) -> None:
         site.write()
         files = sorted((tmp_path / name).rglob("*.html"))
         texts.append([file.read_text().replace(f":{site.port}/", ":port/") for file in files])
-        assert {file.stat().st_size for file in files} == {9_999}
+        assert {file.stat().st_size for file in files} == {10_000}
     assert texts[0] == texts[1]
     assert len(texts[0]) == 10
-    assert {text.count("<a href=") for text in texts[0]} == {30}
-    assert '<a href="/p1.html">' in texts[0][0]
+    assert {text.count('<a class="internal" href=') for text in texts[0]} == {30}
+    assert '<a class="internal" href="/p1.html">' in texts[0][0]
 
 
 def test_the_pages_of_documentation_are_those_that_links_lead_to(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from tests.support.crawler import crawl
 from tests.support.website import Website, page
 from tests.unit.test_results_stored import run
 
@@ -58,3 +59,16 @@ def test_rows_that_cannot_be_are_one_sentence(db: Path, damage: str, command: li
     assert line.startswith(f"error: {db}: the frontier is damaged (")
     assert line.isprintable()
     assert db.read_bytes() == before
+
+
+async def test_links_that_are_damaged_end_the_next_crawl_in_one_sentence_too(db: Path) -> None:
+    """It counts on from the links that were stored last; a restart would find the same for ever."""
+    connection = sqlite3.connect(db)
+    with connection:
+        assert connection.execute("UPDATE edges SET packed = x'00ff'").rowcount
+    connection.close()
+    code, run_ = await crawl("--seed", "http://127.0.0.1:1/", "--db", db, cwd=db.parent)
+    assert code == 15
+    assert run_.summary["reason"] == "FrontierUnusable"
+    assert run_.summary["message"].startswith(f"{db}: the frontier is damaged (")
+    assert run_.errors == f"error: {run_.summary['message']}\n"

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from durable_crawler.parse import FOLLOWED, Parsed, is_html, media_type, parse
+from durable_crawler.latest import Latest
+from durable_crawler.parse import FOLLOWED, Memo, Parsed, is_html, media_type, parse
 from durable_crawler.robots_tags import directives
 from durable_crawler.traps import Trap
 from durable_crawler.urls import Refusal
@@ -287,3 +288,19 @@ def test_no_page_breaks_the_parser(body: bytes, content_type: str) -> None:
     page = parse(body, content_type, URL, 10)
     assert len(page.links) <= 10
     assert len(page.title) <= 512
+
+
+def test_a_memo_keeps_what_is_said_again_and_no_pictures() -> None:
+    memo: Memo = Latest()
+    picture = "data:image/png;base64," + "A" * 10_000
+    body = f"<a href=/a><a href='{picture}'><a href=/{'b' * 1000}>".encode()
+    first = parse(body, "text/html", URL, 10, memo=memo)
+    assert parse(body, "text/html", URL, 10, memo=memo) == first == parse(body, "text/html", URL, 10)
+    assert len(first.links) == 2
+    assert [raw for _, raw in memo._young] == ["/a"]
+
+
+def test_a_memo_knows_the_document_itself_from_its_neighbours() -> None:
+    memo: Memo = Latest()
+    for url in ("http://x.example/d/a", "http://x.example/d/b"):
+        assert parse(b"<a href='http:'>", "text/html", url, 10, memo=memo).links == (url,)

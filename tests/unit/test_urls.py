@@ -83,6 +83,58 @@ def test_the_short_cut_of_a_document_gives_the_parser_s_answer(raw: str, base: s
     assert Resolver(base).canonical(raw) == canonical(raw, base)
 
 
+WITHIN = st.sampled_from(
+    [
+        f"{scheme}://{host}{path}"
+        for scheme in ("http", "https")
+        for host in ("x.example", "y.example:81")
+        for path in ("/", "/a", "/a/b", "/a/c?q", "/a/?q", "/a//b")
+    ]
+)
+PARTS = st.lists(
+    st.sampled_from(
+        [
+            "http:",
+            "https:",
+            "HTTP:",
+            "ht\ntp:",
+            "/",
+            "//",
+            "\\",
+            "?",
+            "?x",
+            "#",
+            "#f",
+            "..",
+            ".",
+            "%2e",
+            "a",
+            "y.example",
+            "C|",
+            ":",
+            "@",
+            " ",
+            "\t",
+            "\x0b",
+            "\u00a0",
+            "é",
+        ]
+    ),
+    max_size=4,
+).map("".join)
+
+
+@given(PARTS | st.text(max_size=5), WITHIN, WITHIN)
+def test_what_depends_on_the_same_of_two_documents_is_the_same(raw: str, first: str, second: str) -> None:
+    if Resolver(first).depends_on(raw) == Resolver(second).depends_on(raw) != "":
+        assert canonical(raw, first) == canonical(raw, second)
+
+
+@pytest.mark.parametrize("raw", ["http:", "http:?x", "HTTP:#f", "ht\ttp:", "?x", "", "#f", " "])
+def test_what_may_be_the_document_itself_depends_on_all_of_it(raw: str) -> None:
+    assert Resolver("http://x.example/a/b?q").depends_on(raw) == ""
+
+
 @pytest.mark.parametrize(
     ("reference", "base"),
     [

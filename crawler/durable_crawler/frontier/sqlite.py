@@ -20,7 +20,7 @@ from typing import Any, Self
 from durable_crawler.clock import Clock
 from durable_crawler.frontier import group, opening
 from durable_crawler.frontier.database import Database
-from durable_crawler.frontier.edges import next_wording
+from durable_crawler.frontier.edges import DamagedError, next_wording
 from durable_crawler.frontier.known import Known
 from durable_crawler.frontier.model import (
     Claimed,
@@ -119,8 +119,7 @@ class SqliteFrontier:
                 frontier = cls(path, opened, database, lock, max_pages=max_pages, clock=clock)
                 ((*counts,),) = await database.run("snapshot", {})
                 frontier._snapshot = Snapshot(*counts)
-                last = await database.run("last_edges", {})
-                frontier._known = Known(next_wording(*last[0]) if last else 1)
+                frontier._known = Known(_next_wording(path, await database.run("last_edges", {})))
                 ((_, verified),) = await database.run("verified", {})
                 frontier._max_pages += verified  # they do not count against the limit
             except BaseException:
@@ -399,3 +398,11 @@ class SqliteFrontier:
             if not operation.answer.done():
                 operation.answer.set_exception(error)
         self._queue.clear()
+
+
+def _next_wording(path: Path, last: Sequence[Row]) -> int:
+    """The first number that is free, behind the links that were stored last."""
+    try:
+        return next_wording(*last[0]) if last else 1
+    except DamagedError as error:
+        raise opening.explain(path, error) from error
