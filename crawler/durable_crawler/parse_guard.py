@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 
-from durable_crawler.parse_plain import NESTED, formatting_is_closed, tags_are_short
+from durable_crawler.parse_plain import IMPLIED, copies, tags_are_short
 
 MAX_DEPTH = 5_000
 """Elements within each other; browsers stop at 512."""
@@ -40,13 +40,6 @@ _RAW_END = {
     name: re.compile(rf"</{name}[\s/>]", re.IGNORECASE)
     for name in ("script", "style", "title", "textarea", "xmp", "iframe", "noembed", "noframes")
 }
-
-_LEAF = re.compile(
-    rf"<(?!(?:{'|'.join(_RAW_END)}|html|body)[\s/>])([a-zA-Z][a-zA-Z0-9-]*+)"
-    r"""(?:[\s/]++[^\s<>"'=/]++(?:\s*+=\s*+(?:"[^"<>]*+"|'[^'<>]*+'|[^\s<>"'=]++))?){0,200}+\s*+>[^<>]*+</\1>""",
-    re.IGNORECASE,
-)
-"""An element that is closed and has only text, written so that there is one way only to read it."""
 
 _FORMATTING = frozenset(
     ["a", "b", "big", "code", "em", "font", "i", "nobr", "s", "small", "strike", "strong", "tt", "u"]
@@ -175,29 +168,23 @@ _LEAVES_FOREIGN = _FORMATTING - {"a", "font"} | frozenset(
 def harmless(text: str) -> str:
     """``text``, or its beginning up to where it would cost the parser too much."""
     tags = text.count("<")
-    if len(text) <= SHORT and tags <= FEW:
+    if len(text) <= SHORT and (tags <= FEW or (tags <= 4 * FEW and tags - text.count("</") <= FEW)):
         return text
-    starts = tags - text.count("</")
-    if (len(text) <= SHORT and tags <= 4 * FEW and starts <= FEW) or _is_plain(text, tags, starts):
-        return text
-    # Most of a page is closed as it should be, and taken out before the rest is gone through tag by tag.
-    rest, leaves = text, 0
-    for _ in range(3):
-        rest, found = _LEAF.subn("", rest)
-        leaves += found
-        if found * 16 < tags:
-            break
-    return text if leaves and len(_affordable(rest, leaves)) == len(rest) else _affordable(text, 0)
+    return text if _is_plain(text, tags) else _affordable(text)
 
 
-def _is_plain(text: str, tags: int, starts: int) -> bool:
-    """Whether no tag can cost more than all limits allow: depth, elements and steps follow from the numbers of tags."""
-    few = tags * NESTED <= MAX_COPIES and starts + NESTED <= MAX_DEPTH and tags * (starts + NESTED) <= MAX_STEPS
-    return few and formatting_is_closed(text) and tags_are_short(text)
+def _is_plain(text: str, tags: int) -> bool:
+    """Whether all limits are kept because no element is open for longer than it says."""
+    if tags > MAX_ELEMENTS and tags - text.count("</") + text.count("</p") > MAX_ELEMENTS:
+        return False  # an end tag without a paragraph makes one
+    if not tags_are_short(text, MAX_ATTRIBUTES):
+        return False
+    added = copies(text, min(MAX_DEPTH, MAX_STEPS // max(tags, 1)) // IMPLIED)
+    return added is not None and added <= MAX_COPIES
 
 
-def _affordable(text: str, leaves: int) -> str:
-    """The beginning of ``text`` that is affordable, when ``leaves`` elements more may stand anywhere in it."""
+def _affordable(text: str) -> str:
+    """The beginning of ``text`` that is affordable."""
     tree = _Tree()
     at = root_attributes = 0
     while (tag := _MARKUP.search(text, at)) is not None:
@@ -216,7 +203,7 @@ def _affordable(text: str, leaves: int) -> str:
                 at = tree.raw(name, text, at)
             elif name in ("html", "body"):  # all of them are one tag to the parser
                 root_attributes += len(tag["attributes"]) // 3
-        if tag["more"] or tree.too_much(leaves) or root_attributes > 8 * MAX_ATTRIBUTES:
+        if tag["more"] or tree.too_much() or root_attributes > 8 * MAX_ATTRIBUTES:
             return text[: tag.start()]
     return text
 
@@ -233,17 +220,11 @@ class _Tree:
         self._markers: list[tuple[int, int]] = []  # for each open one its place, and the formatting before it
         self._trusted = True  # end tags are believed
 
-    def too_much(self, leaves: int) -> bool:
-        """Whether the tag before was too much; ``leaves`` elements more may stand where they cost most."""
-        formatting = len(self._formatting)
-        depth = len(self._open) + formatting
+    def too_much(self) -> bool:
+        """Whether the tag before was too much."""
+        depth = len(self._open) + len(self._formatting)
         self.steps += depth
-        return (
-            depth > MAX_DEPTH
-            or self.steps + leaves * depth > MAX_STEPS
-            or self.elements + leaves > MAX_ELEMENTS
-            or self.copies + leaves * formatting > MAX_COPIES
-        )
+        return depth > MAX_DEPTH or self.steps > MAX_STEPS or self.elements > MAX_ELEMENTS or self.copies > MAX_COPIES
 
     @property
     def in_foreign(self) -> bool:
