@@ -62,7 +62,8 @@ class Web:
 
     async def fetch(self, url: str, may_follow: MayFollow, take_turn: TakeTurn) -> Fetched:
         """The page, at once."""
-        await take_turn()
+        if (turn := take_turn()) is not None:
+            await turn
         number = int(url.rpartition("/")[2] or 0)
         body = "".join(f'<a href="/{2 * number + step}">on</a>' for step in (1, 2)).encode()
         return Fetched(url, url, Outcome.OK, 200, "text/html", body, len(body))

@@ -59,8 +59,8 @@ _ERROR_MAX = 200
 MayFollow = Callable[[str], Awaitable[Outcome | None]]
 """Asked about the target of a redirect before it is requested: ``None``, or the outcome that ends the attempt."""
 
-TakeTurn = Callable[[], Awaitable[None]]
-"""Awaited before each request is sent, redirects and requests sent again included."""
+TakeTurn = Callable[[], Awaitable[None] | None]
+"""Called before each request is sent, redirects and requests sent again included; awaited if there is a wait."""
 
 ROBOTS_BYTES = 500 * 1024
 """Of a robots.txt that are read; what is behind is not (RFC 9309 section 2.5)."""
@@ -233,7 +233,7 @@ class Fetcher:
         """One attempt at the canonical ``url``. Only cancellation, and bugs, leave as exceptions.
 
         ``may_follow`` is asked about each redirect that would be followed otherwise, within the total deadline;
-        ``take_turn`` is awaited outside of it.
+        ``take_turn`` is waited for outside of it.
         """
         accept = "text/html,application/xhtml+xml"
         wanted = _Wanted(accept, True, self._max_body_bytes, False, redirects.MAX_HOPS, False, may_follow, take_turn)
@@ -259,7 +259,7 @@ class Fetcher:
         attempt = _Attempt(url, url, wanted.method)
         try:
             async with asyncio.timeout(self._total) as deadline:
-                before = BEFORE_SENDING.set(partial(self._outside, deadline, attempt, wanted.take_turn))
+                before = BEFORE_SENDING.set(partial(self._turn, deadline, attempt, wanted.take_turn))
                 try:
                     end = await self._follow(attempt, wanted)
                 finally:
@@ -342,21 +342,12 @@ class Fetcher:
         encoding = ", ".join(response.headers.getall("Content-Encoding", ()))
         body = Body(encoding, wanted.max_bytes, cut=wanted.cut)
         body.announced(response.content_length)
-        loop = asyncio.get_running_loop()
-        started = loop.time()
+        content = response.content
         try:
-            async with asyncio.timeout_at(started + PATIENCE) as patience:
-                async for chunk in response.content.iter_any():
-                    body.feed(chunk)
-                    if body.full:
-                        break
-                    patience.reschedule(started + max(PATIENCE, body.on_wire / SLOWEST))
-        except TimeoutError:
-            if not patience.expired():
-                raise
-            raise Failure(
-                Outcome.TOTAL_TIMEOUT, f"the body comes more slowly than {SLOWEST} bytes per second"
-            ) from None
+            if content.is_eof():  # it came together with the head
+                body.feed(content.read_nowait())
+            else:
+                await _read(content, body)
         except HttpProcessingError as error:
             raise Failure(
                 Outcome.PROTOCOL_ERROR, f"broken framing of the body: {parser_reason(error.message)}"
@@ -368,13 +359,18 @@ class Fetcher:
         whole = body.finish()
         return whole_lines(whole) if body.full else whole
 
-    async def _outside(self, deadline: asyncio.Timeout, attempt: _Attempt, take_turn: TakeTurn) -> None:
-        """Take a turn; how long that lasts is not charged to the deadline."""
+    def _turn(self, deadline: asyncio.Timeout, attempt: _Attempt, take_turn: TakeTurn) -> Awaitable[None] | None:
+        turn = take_turn()
+        return None if turn is None else self._outside(deadline, attempt, turn)
+
+    @staticmethod
+    async def _outside(deadline: asyncio.Timeout, attempt: _Attempt, turn: Awaitable[None]) -> None:
+        """Wait for a turn; how long that lasts is not charged to the deadline."""
         when, loop = deadline.when(), asyncio.get_running_loop()
         assert when is not None
         now = loop.time()
         deadline.reschedule(None)
-        await take_turn()
+        await turn
         waited = loop.time() - now
         attempt.waited_ns += round(waited * 1e9)
         deadline.reschedule(when + waited)
@@ -416,6 +412,23 @@ def _redirected(attempt: _Attempt, status: int, location: str | None, wanted: _W
             if target:
                 attempt.hops.append(Hop(attempt.current, status, target))
             return _End(Outcome.REDIRECT_INVALID, f"redirect: {reason}")
+
+
+async def _read(content: aiohttp.StreamReader, body: Body) -> None:
+    """Read as much of a body as is needed. Raises ``Failure`` where it comes too slowly."""
+    started = asyncio.get_running_loop().time()
+    try:
+        async with asyncio.timeout_at(started + PATIENCE) as patience:
+            async for chunk in content.iter_any():
+                body.feed(chunk)
+                if body.full:
+                    return
+                if body.on_wire > PATIENCE * SLOWEST:
+                    patience.reschedule(started + body.on_wire / SLOWEST)
+    except TimeoutError:
+        if not patience.expired():
+            raise
+        raise Failure(Outcome.TOTAL_TIMEOUT, f"the body comes more slowly than {SLOWEST} bytes per second") from None
 
 
 async def _drain(response: aiohttp.ClientResponse) -> None:

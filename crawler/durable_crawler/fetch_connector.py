@@ -37,12 +37,13 @@ if TYPE_CHECKING:
     from aiohttp.tracing import Trace
 
 
-async def at_once() -> None:
-    """Waits for nothing."""
+def at_once() -> None:
+    """A turn that is always there."""
 
 
-BEFORE_SENDING: ContextVar[Callable[[], Awaitable[None]]] = ContextVar("before sending", default=at_once)
-"""Awaited by the connector before each request of the context. The client has no place to hand it through."""
+BEFORE_SENDING: ContextVar[Callable[[], Awaitable[None] | None]] = ContextVar("before sending", default=at_once)
+"""Called by the connector before each request of the context, and awaited if there is something to wait for. The client
+has no place to hand it through."""
 
 IDLE_MAX = 256
 """Idle connections that are kept, of all hosts together: each takes a descriptor, of which a process may have no more
@@ -199,7 +200,9 @@ class Connector(aiohttp.TCPConnector):
         """A connection whose request may be sent: however long it took to come about, the turn is taken now."""
         connection = await super().connect(req, traces, timeout)
         try:
-            await BEFORE_SENDING.get()()
+            turn = BEFORE_SENDING.get()()
+            if turn is not None:
+                await turn
         except BaseException:  # cancellation too: nobody else would give the connection back
             connection.close()
             raise

@@ -57,26 +57,26 @@ _PHRASING = frozenset(
     "span sub sup time var video".split()
 )
 # The end tags of these close what is open in them, as far as that needs no end tag of its own and would not have closed
-# them by its start.
+# them by its start. Parts of tables are not among them: where there is no table, they are not opened.
 _P = frozenset({"/p"})
 _ITEMS = _P | {"/li"}
 _TERMS = _P | {"/dd", "/dt"}
-_CELLS = _P | {"/td", "/th"}
-_ROWS = _CELLS | {"/tr"}
+_PARTS = _P | {"/td", "/th", "/tr", "/tbody"}
 _IMPLIED = dict.fromkeys(
     "address article aside blockquote center dd details div dt fieldset figcaption figure footer h1 h2 h3 h4 h5 h6 "
-    "header li main nav section summary td th".split(),
+    "header li main nav section summary".split(),
     _P,
 )
-_IMPLIED |= {"dir": _ITEMS, "menu": _ITEMS, "ol": _ITEMS, "ul": _ITEMS, "dl": _TERMS}
-_IMPLIED |= {"tr": _CELLS, "tbody": _ROWS, "tfoot": _ROWS, "thead": _ROWS, "table": _ROWS | {"/tbody"}}
-_IMPLIED |= dict.fromkeys("button caption colgroup dialog form hgroup noscript p pre search".split(), frozenset())
+_IMPLIED |= {"dir": _ITEMS, "menu": _ITEMS, "ol": _ITEMS, "ul": _ITEMS, "dl": _TERMS, "table": _PARTS}
+_IMPLIED |= dict.fromkeys(
+    "button caption colgroup dialog form hgroup noscript p pre search tbody td tfoot th thead tr".split(), frozenset()
+)
 _END = {name: f"/{name}" for name in (*_FORMATTING, *_PHRASING, *_IMPLIED)}
 _CLOSED_BY = {f"/{name}": implied for name, implied in _IMPLIED.items()}
 _FORMATTING_ENDS = frozenset(f"/{name}" for name in _FORMATTING)
 _PHRASING_ENDS = frozenset(f"/{name}" for name in _PHRASING)
-_ALONE = frozenset({"a", "nobr"})
-"""One of these closes the other that is open, and what is in between is moved."""
+_ALONE = frozenset({"a", "nobr", "form"})
+"""Two of these are not open in each other: one closes the other and moves what is in between, or is not opened."""
 _CLOSE_THEIR_LIKE = frozenset({"p", "li", "dd", "dt", "td", "th", "tr"})
 
 IMPLIED = 3
@@ -132,9 +132,9 @@ def copies(text: str, max_open: int) -> int | None:
         end = _END.get(name) or _end_of_custom(name)
         if end is None:
             return None
+        if name in _ALONE and (formatting or name == "form") and (end == awaited or end in outer):
+            return None
         if name in _FORMATTING:
-            if name in _ALONE and (end == awaited or end in outer):
-                return None
             formatting += 1
             again += 1  # an hr closes a paragraph, and with it what is open there
         elif name not in _PHRASING:

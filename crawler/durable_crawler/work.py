@@ -42,8 +42,8 @@ times as large as its page, would add up."""
 MayFollow = Callable[[str], Awaitable[Outcome | None]]
 """Asked before each hop of a redirect: ``None``, or the outcome that forbids it."""
 
-TakeTurn = Callable[[], Awaitable[None]]
-"""Awaited before each request: returns when the host may be asked."""
+TakeTurn = Callable[[], Awaitable[None] | None]
+"""Called before each request: ``None`` where the host may be asked now, or what to wait for."""
 
 ReadPage = tuple[Parsed, Sequence[Link]]
 """What a page says, and its links, those outside of the spec too: the frontier keeps them until an edit admits them."""
@@ -204,10 +204,16 @@ class Work:
                 job.hop_due_ms, job.hop_error = due, _unknown(url, cause)
                 return outcome
 
-    async def _turn(self, job: Job) -> None:
-        while (wait := self._board.turn(job.lease.host_id, self._clock.monotonic())) > 0:  # noqa: ASYNC110 - until a time, not an event
-            await asyncio.sleep(wait)
+    def _turn(self, job: Job) -> Awaitable[None] | None:
         job.sent = self._clock.monotonic()
+        wait = self._board.turn(job.lease.host_id, job.sent)
+        return self._wait_for_turn(job, wait) if wait > 0 else None
+
+    async def _wait_for_turn(self, job: Job, wait: float) -> None:
+        while wait > 0:
+            await asyncio.sleep(wait)
+            job.sent = self._clock.monotonic()
+            wait = self._board.turn(job.lease.host_id, job.sent)
 
     async def _leave(self, job: Job, until_ms: int, why: Wait) -> str:
         """Give the page back uncharged; its host is left alone until then."""

@@ -75,7 +75,8 @@ class Web:
 
     async def fetch(self, url: str, may_follow: MayFollow, take_turn: TakeTurn) -> Fetched:
         await asyncio.sleep(self.connecting(len(self.pages)))
-        await take_turn()
+        if (turn := take_turn()) is not None:
+            await turn
         now = asyncio.get_running_loop().time()
         self.pages.append((url, now))
         allowed = self.allows(now)

@@ -69,7 +69,8 @@ class Web:
 
     async def fetch(self, url: str, may_follow: MayFollow, take_turn: TakeTurn) -> Fetched:
         await asyncio.sleep(self.latency)
-        await take_turn()
+        if (turn := take_turn()) is not None:
+            await turn
         number = int(url.rpartition("/")[2] or 0)
         own = [f"/{10 * number + step}" for step in range(1, 1 + self.links // 3)]
         shared = [f"/{step}" for step in range(1, 1 + self.links // 3)]
