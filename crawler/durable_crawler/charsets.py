@@ -58,7 +58,7 @@ _LABELS = {label: name for name, (_, labels) in _ENCODINGS.items() for label in 
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16le"), (codecs.BOM_UTF16_BE, "utf-16be"))
 _HEADER_CHARSET = re.compile(r";\s*charset\s*=\s*(?:\"([^\"]*)\"|([^\s;,\"]+))", re.IGNORECASE)
 _COMMENT = re.compile(rb"<!--.*?-->", re.DOTALL)
-_META = re.compile(rb"<meta[\s/]+((?:[^<>\"']|\"[^\"]*\"|'[^']*')*)>", re.IGNORECASE)
+_META = re.compile(rb"<meta[\s/]+((?:[^<>\"']++|\"[^\"]*\"|'[^']*')*)>", re.IGNORECASE)
 _ATTRIBUTE = re.compile(rb"([^\s=/>]+)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+))")
 _CONTENT_CHARSET = re.compile(rb"charset\s*=\s*[\"']?([^\s;\"']+)", re.IGNORECASE)
 
@@ -117,7 +117,7 @@ def _from_header(content_type: str) -> str | None:
 
 
 def _from_meta(head: bytes) -> str | None:
-    for meta in _META.finditer(_COMMENT.sub(b"", head)):
+    for meta in _META.finditer(_COMMENT.sub(b"", head) if b"<!--" in head else head):
         attributes: dict[bytes, bytes] = {}
         for name, *values in _ATTRIBUTE.findall(meta[1]):
             attributes.setdefault(name.lower(), b"".join(values))

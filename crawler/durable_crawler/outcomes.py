@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class Outcome(StrEnum):
@@ -70,8 +71,7 @@ class Hop:
     location: str
 
 
-@dataclass(frozen=True, slots=True)
-class Exchange:
+class Exchange(NamedTuple):
     """One HTTP request on the wire, for spans and metrics: times in nanoseconds since the epoch."""
 
     url: str
@@ -124,8 +124,7 @@ class Fetched:
     """
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
+class Stage(NamedTuple):
     """A stretch of time in the life of a page (``fetch``, ``parse``, ``commit``); nanoseconds since the epoch."""
 
     name: str

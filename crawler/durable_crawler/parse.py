@@ -272,13 +272,13 @@ class _Page:
 
     def __init__(self, tree: LexborHTMLParser, follow: Collection[str]) -> None:
         self._tree = tree
-        self._followed: list[LexborNode] = []
+        self._followed: list[tuple[str, LexborNode]] = []
         self._others: dict[str, list[LexborNode]] = {}
         tags = {_REFERENCES[kind][0] for kind in follow}
         for node in tree.css(_LOOKED_AT):  # one walk of the tree takes as long for all of them as for one
-            tag = str(node.tag)
+            tag = node.tag or ""
             if tag in tags:
-                self._followed.append(node)
+                self._followed.append((tag, node))
             if tag != "a":
                 self._others.setdefault(tag, []).append(node)
         self._followed_tags = tags
@@ -340,10 +340,10 @@ class _Page:
         """
         many = len(self._followed) > _MANY
         foreign = any(self._may_be_foreign(tag) for tag in self._followed_tags)
-        for node in _each(self._followed) if many else self._followed:
+        for tag, node in _each(self._followed) if many else self._followed:
             if foreign and not self.is_html(node):
                 continue
-            attributes, tag = node.attrs, node.tag
+            attributes = node.attrs
             raw = attributes.sget("src" if tag in ("frame", "iframe") else "href", _NO_REFERENCE)
             if raw == _NO_REFERENCE:  # an href without a value is an empty one
                 continue
@@ -385,7 +385,7 @@ class _Page:
         return tag in self._in_foreign
 
 
-def _each(nodes: list[LexborNode]) -> Iterable[LexborNode]:
+def _each(nodes: list[tuple[str, LexborNode]]) -> Iterable[tuple[str, LexborNode]]:
     """The nodes in their order; each is freed when it was seen."""
     nodes.reverse()
     while nodes:

@@ -45,39 +45,41 @@ _TAG = re.compile(
 """A tag and its name, with the slash of an end tag; no name for what is skipped, and none that is known for the rest.
 A tag ends at the first ``>``."""
 
-_SKIPPED = frozenset(
+
+def _named(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+_SKIPPED = _named(
     "area base basefont bgsound br col embed frame hr image img input keygen link meta param source track wbr "
-    "html head body /html /head /body".split()
+    "html head body /html /head /body"
 ) | {""}
 # The parser opens these again behind what closed them but their own end tags.
-_FORMATTING = frozenset("a b big code em font i nobr s small strike strong tt u".split())
+_FORMATTING = _named("a b big code em font i nobr s small strike strong tt u")
 # These change nothing about what is open around them.
-_PHRASING = frozenset(
+_PHRASING = _named(
     "abbr audio bdi bdo canvas cite data del ins kbd label legend map mark meter output picture progress q samp slot "
-    "span sub sup time var video".split()
+    "span sub sup time var video"
 )
+_OTHERS = _named("button caption colgroup dialog form hgroup noscript p pre search tbody td tfoot th thead tr")
 # The end tags of these close what is open in them, as far as that needs no end tag of its own and would not have closed
 # them by its start. Parts of tables are not among them: where there is no table, they are not opened.
-_P = frozenset({"/p"})
-_ITEMS = _P | {"/li"}
-_TERMS = _P | {"/dd", "/dt"}
-_PARTS = _P | {"/td", "/th", "/tr", "/tbody"}
 _IMPLIED = dict.fromkeys(
-    "address article aside blockquote center dd details div dt fieldset figcaption figure footer h1 h2 h3 h4 h5 h6 "
-    "header li main nav section summary".split(),
-    _P,
+    _named(
+        "address article aside blockquote center dd details div dt fieldset figcaption figure footer h1 h2 h3 h4 h5 h6 "
+        "header li main nav section summary"
+    ),
+    _named("/p"),
 )
-_IMPLIED |= {"dir": _ITEMS, "menu": _ITEMS, "ol": _ITEMS, "ul": _ITEMS, "dl": _TERMS, "table": _PARTS}
-_IMPLIED |= dict.fromkeys(
-    "button caption colgroup dialog form hgroup noscript p pre search tbody td tfoot th thead tr".split(), frozenset()
-)
-_END = {name: f"/{name}" for name in (*_FORMATTING, *_PHRASING, *_IMPLIED)}
+_IMPLIED |= dict.fromkeys(_named("dir menu ol ul"), _named("/p /li"))
+_IMPLIED |= {"dl": _named("/p /dd /dt"), "table": _named("/p /td /th /tr /tbody")}
+_END = {name: f"/{name}" for name in (*_FORMATTING, *_PHRASING, *_OTHERS, *_IMPLIED)}
 _CLOSED_BY = {f"/{name}": implied for name, implied in _IMPLIED.items()}
-_FORMATTING_ENDS = frozenset(f"/{name}" for name in _FORMATTING)
-_PHRASING_ENDS = frozenset(f"/{name}" for name in _PHRASING)
-_ALONE = frozenset({"a", "nobr", "form"})
+_FORMATTING_ENDS = frozenset(map(_END.__getitem__, _FORMATTING))
+_PHRASING_ENDS = frozenset(map(_END.__getitem__, _PHRASING))
+_ALONE = _named("a nobr form")
 """Two of these are not open in each other: one closes the other and moves what is in between, or is not opened."""
-_CLOSE_THEIR_LIKE = frozenset({"p", "li", "dd", "dt", "td", "th", "tr"})
+_CLOSE_THEIR_LIKE = _named("p li dd dt td th tr")
 
 IMPLIED = 3
 """Times as many elements as are said to be open may be so: to a table belong a body and a row."""
@@ -96,7 +98,7 @@ _ROOTS_MAX = 4
 """Tags of the root and the body: whatever they say that is new is added to the one element that there is of each."""
 
 
-def copies(text: str, max_open: int) -> int | None:
+def copies(text: str, max_open: int) -> int | None:  # noqa: PLR0912 - one loop, as there are very many tags
     """How many elements at most the parser adds to those that the tags of ``text`` start: formatting, opened again.
 
     Bodies and rows of tables are not counted, of which there are at most half as many as tags.

@@ -28,10 +28,9 @@ class LeftOut(StrEnum):
     NOT_INCLUDED = "not_included"
     """There are patterns in ``scope.include``, and none matches."""
 
-    @property
-    def by_pattern(self) -> bool:
-        """Whether ``Scope.ruling`` says so."""
-        return self in (LeftOut.EXCLUDED, LeftOut.NOT_INCLUDED)
+
+BY_PATTERN = (LeftOut.EXCLUDED, LeftOut.NOT_INCLUDED)
+"""What ``Scope.ruling`` says."""
 
 
 class Scope:
@@ -51,12 +50,17 @@ class Scope:
         seeds = [url for url in map(canonical, spec.seeds) if not isinstance(url, Refusal)]
         return cls(seeds, spec.scope.max_depth, spec.scope.include, spec.scope.exclude)
 
-    def objection(self, url: str, depth: int) -> LeftOut | None:
-        """Why a canonical URL that was found at ``depth`` does not belong to the crawl; ``None`` where it does."""
-        if authority(url) not in self._authorities:
+    def objection(self, url: str, depth: int, where: str | None = None) -> LeftOut | None:
+        """Why a canonical URL that was found at ``depth`` does not belong to the crawl; ``None`` where it does.
+
+        ``where`` is its authority, if that is known already.
+        """
+        if (where or authority(url)) not in self._authorities:
             return LeftOut.AUTHORITY
         if depth > self._max_depth:
             return LeftOut.DEPTH
+        if not self._patterns:
+            return None
         ruling = self.ruling(url)
         if ruling.admitted:
             return None

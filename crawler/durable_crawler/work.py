@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
@@ -25,7 +24,7 @@ from durable_crawler.outcomes import Fetched, Outcome, PageRecord, Stage
 from durable_crawler.parse import Memo, Parsed, parse
 from durable_crawler.robots import product_token
 from durable_crawler.robots_gate import PROXY_WAIT_MS, Allowed, Disallowed, RobotsGate, Unreachable
-from durable_crawler.scope import Scope
+from durable_crawler.scope import BY_PATTERN, Scope
 from durable_crawler.settle import Done, RetryLater, effect_on_host, settle
 from durable_crawler.urls import authority, origin
 
@@ -325,45 +324,40 @@ class Work:
 
     def _link(self, url: str, depth: int) -> Link:
         where = authority(url)
-        objection = self._scope.objection(url, depth)
+        objection = self._scope.objection(url, depth, where)
         return Link(url, where, self._approved[where] if objection is None else None, depth, objection)
 
     def _result(
         self, job: Job, fetched: Fetched, outcome: Outcome, parsed: Parsed | None, links: Sequence[Link]
     ) -> Result:
-        result = Result(
+        refused = Counter[str](link.left_out for link in links if link.left_out in BY_PATTERN)
+        if parsed is None:
+            parsed = _NOTHING
+        references = parsed.references
+        if parsed.nofollow_links and self._robots is not None:  # of these, none is followed
+            followed = frozenset(parsed.links)
+            references = tuple(reference for reference in references if reference.url in followed)
+        refused.update({str(reason): count for reason, count in parsed.refused.items()})
+        return Result(
             outcome=outcome,
             status=fetched.status,
             final_url=fetched.final_url if fetched.final_url != job.lease.url else None,
             content_type=fetched.content_type,
             bytes=fetched.body_bytes,
-            hops=fetched.hops,
-            error=fetched.error,
-            duration_ms=_milliseconds(job, "fetch"),
-            waited_ms=_waited_ms(fetched),
-            refused=Counter(
-                str(link.left_out) for link in links if link.left_out is not None and link.left_out.by_pattern
-            ),
-        )
-        return result if parsed is None else self._with_what_it_says(job, result, parsed, {link.url for link in links})
-
-    def _with_what_it_says(self, job: Job, result: Result, parsed: Parsed, kept: AbstractSet[str]) -> Result:
-        refused = Counter(result.refused)
-        refused.update({str(reason): count for reason, count in parsed.refused.items()})
-        here = result.final_url or job.lease.url
-        return replace(
-            result,
             title=parsed.title,
             links=len(parsed.links),
             dropped_links=parsed.truncated_links,
-            error=_CUT if parsed.cut else result.error,
+            hops=fetched.hops,
+            error=_CUT if parsed.cut else fetched.error,
+            duration_ms=_milliseconds(job, "fetch"),
             refused=refused,
             nofollow=len(parsed.nofollow_links),
             noindex=parsed.noindex,
+            waited_ms=_waited_ms(fetched),
             parse_ms=_milliseconds(job, "parse"),
             content_hash=parsed.content_hash,
-            canonical=parsed.canonical if parsed.canonical != here else "",
-            references=tuple(reference for reference in parsed.references if reference.url in kept),
+            canonical=parsed.canonical if parsed.canonical != fetched.final_url else "",
+            references=references,
             ids=parsed.ids,
         )
 
@@ -388,6 +382,9 @@ def _unknown(url: str, cause: str) -> str:
     error = f"{origin(url)}/robots.txt could not be fetched, and so forbids all"
     return f"{error}: {cause}"[:200] if cause else error[:200]
 
+
+_NOTHING = Parsed(links=(), truncated_links=0, refused={}, title="", charset="")
+"""What a page says that was not read."""
 
 _CUT = "the end of the page was not read: it would have taken the parser too long"
 

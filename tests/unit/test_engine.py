@@ -167,9 +167,9 @@ async def test_links_are_judged_beside_the_loop_where_that_takes_long(
     where: set[str] = set()
     objection = Scope.objection
 
-    def noted(scope: Scope, url: str, depth: int) -> LeftOut | None:
+    def noted(scope: Scope, url: str, depth: int, authority: str | None = None) -> LeftOut | None:
         where.add(threading.current_thread().name)
-        return objection(scope, url, depth)
+        return objection(scope, url, depth, authority)
 
     page = html(*(f"/{n}" for n in range(links)), "/private", filling=filling)
     bench = await make({A: [page]}, exclude=[f"/private{n or ''}" for n in range(100)])

@@ -15,7 +15,7 @@ from durable_crawler.results.classify import Confidence, judge
 from durable_crawler.results.fragments import is_missing
 from durable_crawler.results.report.about import time
 from durable_crawler.robots import Robots, product_token
-from durable_crawler.scope import LeftOut, Scope
+from durable_crawler.scope import BY_PATTERN, LeftOut, Scope
 from durable_crawler.traps import Trap, trap
 from durable_crawler.urls import Refusal, canonical, origin, url_hash
 
@@ -163,7 +163,7 @@ class _Teller:
         ruling = scope.ruling(url)
         if objection is None:
             yield Part("scope", f"covered{f' by {ruling.pattern}' if ruling.pattern else ''}")
-        elif objection.by_pattern and ruling.pattern is not None:
+        elif objection in BY_PATTERN and ruling.pattern is not None:
             yield Part("scope", f"left out by {ruling.pattern} of scope.exclude")
         else:
             yield Part("scope", _LEFT_OUT[objection])
