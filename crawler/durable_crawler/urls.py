@@ -30,6 +30,8 @@ _PLAIN = r"A-Za-z0-9_~!$&()*+,;=@\-"
 _PLAIN_QUERY = rf"(?:\?[{_PLAIN}:/?.%]*)?"
 _PLAIN_PATH = re.compile(rf"(?:/[{_PLAIN}][{_PLAIN}.:]*)*/?{_PLAIN_QUERY}")
 _PLAIN_RELATIVE = re.compile(rf"[{_PLAIN}][{_PLAIN}.]*(?:/[{_PLAIN}][{_PLAIN}.:]*)*/?{_PLAIN_QUERY}")
+_PLAIN_INSIDE = re.compile(rf"(?:[{_PLAIN}][{_PLAIN}.:]*(?:/[{_PLAIN}][{_PLAIN}.:]*)*/?)?{_PLAIN_QUERY}")
+_UP = "../"
 
 
 class Refusal(StrEnum):
@@ -142,9 +144,20 @@ class Resolver:
                     url = reference
             elif _PLAIN_RELATIVE.fullmatch(reference):
                 url = self._directory + reference
+            elif reference.startswith(_UP):
+                url = self._from_above(reference)
         if not url:
             return canonical(raw, self._base)
         return url if len(url) <= MAX_LENGTH else Refusal.TOO_LONG
+
+    def _from_above(self, reference: str) -> str:
+        """The URL of a reference that begins with ``../``, where that is plain; empty where it is not."""
+        directory, begin = self._directory, 0
+        while reference.startswith(_UP, begin):
+            begin += len(_UP)
+            if directory != self._root:  # above which there is nothing
+                directory = directory[: directory.rindex("/", 0, -1) + 1]
+        return directory + reference[begin:] if _PLAIN_INSIDE.fullmatch(reference, begin) else ""
 
 
 def authority(canonical_url: str) -> str:
