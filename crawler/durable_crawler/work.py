@@ -26,6 +26,7 @@ from durable_crawler.robots import product_token
 from durable_crawler.robots_gate import PROXY_WAIT_MS, Allowed, Disallowed, RobotsGate, Unreachable
 from durable_crawler.scope import BY_PATTERN, Scope
 from durable_crawler.settle import Done, RetryLater, effect_on_host, settle
+from durable_crawler.together import Together
 from durable_crawler.urls import authority, origin
 
 BIG_BODY_BYTES = 256 * 1024
@@ -118,6 +119,7 @@ class Work:
         self._scope_holds = not verifying
         self._max_retry_after = seconds(spec.politeness.max_retry_after)
         self._background = Background(PARSERS, "parser")
+        self._together = Together()
         self._product = product_token(spec.fetch.user_agent)
         self._scope = Scope.of(spec)
         self._patterns = len(spec.scope.include) + len(spec.scope.exclude)
@@ -258,7 +260,7 @@ class Work:
         if len(fetched.body) > BIG_BODY_BYTES:
             parsed, links = await self._beside(lambda: self._judged(call(), depth))
         else:
-            parsed = call(memo=self._memo)
+            parsed = await self._together.run(partial(call, memo=self._memo))
             judge = partial(self._judged, parsed, depth)
             many = len(self._wanted(parsed)) * self._patterns > MANY_COMPARISONS
             _, links = await self._beside(judge) if many else judge()
