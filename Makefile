@@ -45,6 +45,10 @@ bench: $(DEV_READY) ## Compare this crawler with others, in turns, on three site
 	@$(BIN)/python -m benchmarks.crawl $(foreach site,$(SITES),--site $(site)) $(if $(ROUNDS),--rounds $(ROUNDS)) \
 	  $(if $(ONLY),--only $(ONLY))
 
+.PHONY: bench-parts
+bench-parts: $(DEV_READY) ## Take the time of a page apart: fetching, each step of parsing, the frontier (1 minute; SITES=rust-doc)
+	@$(BIN)/python -m benchmarks.parts $(foreach site,$(SITES),--site $(site))
+
 .PHONY: bench-frontier
 bench-frontier: $(DEV_READY) ## Measure what the frontier costs from 10 thousand to 1 million pages (15 minutes)
 	@$(BIN)/python -m benchmarks.frontier
