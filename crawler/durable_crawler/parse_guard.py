@@ -265,6 +265,10 @@ class _Tree:
         special = 0
         if name in _SPECIAL:
             self._again()
+        if name not in self._open and f":{name}" not in self._open:  # said without a look at each
+            if any(other == name for other, _ in self._formatting) and not self._hides():
+                self._forget(name)
+            return
         for at in range(len(self._open) - 1, -1, -1):
             other = self._open[at]
             if other.removeprefix(":") == name and (other[0] != ":" or special == 0):
@@ -277,8 +281,6 @@ class _Tree:
             if special and name not in _SPECIAL and name not in _FORMATTING:
                 return
         else:
-            if name in _FORMATTING:
-                self._forget(name)
             return
         self.steps += len(self._open) - at
         if name in _FORMATTING:
@@ -289,6 +291,10 @@ class _Tree:
             self._open[at] = "span"  # closed, but not what is in it
         else:
             self._cut(at)
+
+    def _hides(self) -> bool:
+        """Whether an end tag may not reach formatting that was opened first."""
+        return any(other in _BARRIERS or other[0] == ":" for other in self._open)
 
     def raw(self, name: str, text: str, at: int) -> int:
         """Where the text of the element ends that has just begun, or ``at`` where it is markup like any other."""

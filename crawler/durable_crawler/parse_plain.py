@@ -39,11 +39,11 @@ _WHOLE = "|".join(
 _TAG = re.compile(
     rf"<(?:{_LEAF}"
     rf"|((?:/|(?![sStTiI](?i:cript|elect|tyle|vg|itle|extarea|frame)[{_SPACE}/>])){_NAME}"
-    rf"|(?!{_WHOLE})[a-zA-Z/!?][^>]*+)[^>]*+"
+    rf"|(?!{_WHOLE})[a-zA-Z/!?](?s:.*))[^>]*+"
     rf"|{_WHOLE})"
 )
-"""A tag and its name, with the slash of an end tag; no name for what is skipped, and none that is known for the rest.
-A tag ends at the first ``>``."""
+"""A tag and its name, with the slash of an end tag; no name for what is skipped, and where something is not understood
+all the rest as one. A tag ends at the first ``>``."""
 
 
 def _named(words: str) -> frozenset[str]:
@@ -77,7 +77,7 @@ _END = {name: f"/{name}" for name in (*_FORMATTING, *_PHRASING, *_OTHERS, *_IMPL
 _CLOSED_BY = {f"/{name}": implied for name, implied in _IMPLIED.items()}
 _FORMATTING_ENDS = frozenset(map(_END.__getitem__, _FORMATTING))
 _PHRASING_ENDS = frozenset(map(_END.__getitem__, _PHRASING))
-_ALONE = _named("a nobr form")
+_ALONE = _named("/a /nobr /form")
 """Two of these are not open in each other: one closes the other and moves what is in between, or is not opened."""
 _CLOSE_THEIR_LIKE = _named("p li dd dt td th tr")
 
@@ -89,11 +89,11 @@ _BETWEEN = re.compile(rf"""[{_SPACE}/"']""")
 """What stands between two attributes."""
 _QUOTED_END = re.compile(rf"""=[{_SPACE}]*+(?:"[^">]*+>|'[^'>]*+>)""")
 """What may be a value that the end of its tag stands in, anywhere in the text."""
-_ODD_QUOTE = re.compile(
+_QUOTES = re.compile(
     rf"""</?+[a-zA-Z][^>"'=]*+(?:(?<![{_SPACE}/"'])=[{_SPACE}]*+"""
-    rf"""(?:"[^">]*+"|'[^'>]*+'|[^{_SPACE}>"']++|(?=>))[^>"'=]*+)*+["'=]"""
+    rf"""(?:"[^">]*+"|'[^'>]*+'|[^{_SPACE}>"']++|(?=>))[^>"'=]*+)*+(["'=]?)"""
 )
-"""A tag with a quote that stands not around a whole value, or around one with a ``>``."""
+"""A tag, and what is odd in it: a quote that stands not around a whole value, or around one with a ``>``."""
 _ROOTS_MAX = 4
 """Tags of the root and the body: whatever they say that is new is added to the one element that there is of each."""
 
@@ -111,10 +111,13 @@ def copies(text: str, max_open: int) -> int | None:  # noqa: PLR0912 - one loop,
         return None
     outer: list[str] = []
     awaited = ""
+    alone: set[str] = set()
     formatting = again = 0
     for name in [name for name in names if name not in _SKIPPED]:
         if name == awaited:
             awaited = outer.pop()
+            if name in _ALONE:
+                alone.discard(name)
             if formatting:
                 if name in _FORMATTING_ENDS:
                     formatting -= 1
@@ -134,8 +137,10 @@ def copies(text: str, max_open: int) -> int | None:  # noqa: PLR0912 - one loop,
         end = _END.get(name) or _end_of_custom(name)
         if end is None:
             return None
-        if name in _ALONE and (formatting or name == "form") and (end == awaited or end in outer):
-            return None
+        if end in _ALONE:
+            if end in alone:
+                return None
+            alone.add(end)
         if name in _FORMATTING:
             formatting += 1
             again += 1  # an hr closes a paragraph, and with it what is open there
@@ -157,6 +162,6 @@ def _end_of_custom(name: str) -> str | None:
 
 def tags_are_short(text: str, most: int) -> bool:
     """Whether no tag has more than ``most`` attributes, and each ends at its first ``>``."""
-    if _QUOTED_END.search(text) is not None and _ODD_QUOTE.search(text) is not None:
+    if _QUOTED_END.search(text) is not None and any(_QUOTES.findall(text)):
         return False
     return all(len(_BETWEEN.findall(tag)) < most for tag in _LONG.findall(text))
