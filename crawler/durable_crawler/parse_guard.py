@@ -262,13 +262,15 @@ class _Tree:
             self._end(name)
 
     def _end(self, name: str) -> None:
-        special = 0
         if name in _SPECIAL:
             self._again()
-        if name not in self._open and f":{name}" not in self._open:  # said without a look at each
-            if any(other == name for other, _ in self._formatting) and not self._hides():
-                self._forget(name)
-            return
+        if name in self._open or f":{name}" in self._open:
+            self._close_one(name)
+        elif any(other == name for other, _ in self._formatting) and not self._hides():
+            self._forget(name)
+
+    def _close_one(self, name: str) -> None:
+        special = 0
         for at in range(len(self._open) - 1, -1, -1):
             other = self._open[at]
             if other.removeprefix(":") == name and (other[0] != ":" or special == 0):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+import timeit
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -172,3 +175,39 @@ def test_many_attributes_of_one_element_in_many_tags_are_told(name: str) -> None
     """A quarter of a megabyte of them takes the parser 4 s, and four times as much sixteen times as long."""
     tags = [f"<{name} " + " ".join(f"{tag}x{number}" for number in range(200)) + ">" for tag in range(160)]
     assert copies("".join(tags), 9) is None
+
+
+SIZE = 1_000_000
+PADDING = "<p>x</p>" * 700
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "<script>" * (SIZE // 8),
+        "<style>" * (SIZE // 7),
+        "<!-- a" * (SIZE // 6),
+        "<select>" + "<option>" * (SIZE // 8),
+        "<svg><g>" * (SIZE // 8),
+        "<p x='>'>" + "<a " * (SIZE // 3),
+        "<p x='>'>" + '<a ="' * (SIZE // 5),
+        "<p " + '="' * (SIZE // 2),
+        ("<a " * 333 + ">") * (SIZE // 1000),
+        "<script>" + "< " * (SIZE // 2) + "</script>" + PADDING,
+        "<" * SIZE,
+        "<b>" + "<div>" * 300 + "<a></a>" * (SIZE // 7),
+        "<span x" * (SIZE // 7),
+    ],
+    ids=lambda page: page[:12],
+)
+def test_to_tell_takes_no_longer_than_the_page_is_long(page: str) -> None:
+    """Four times the page, four times the time; a search that begins anew at each tag would take sixteen."""
+
+    def seconds(text: str) -> float:
+        def call() -> None:
+            if tags_are_short(text, MAX_ATTRIBUTES):
+                copies(text, 1000)
+
+        return min(timeit.repeat(call, number=1, repeat=3, timer=time.process_time))
+
+    assert seconds(page) <= 10 * seconds(page[: SIZE // 4]) + 0.05
