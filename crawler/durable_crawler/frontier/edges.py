@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 _HASH_BYTES = 3
 _RAW_DEFLATE = -15
+_SMALLEST_WINDOW = 9  # as a power of two, as zlib has them
 _LEVEL = 1  # a tenth smaller with 6, which takes twice as long
 _SEPARATOR = "\0"
 
@@ -58,23 +59,25 @@ def pack(first: int, edges: Edges) -> bytes:
     Numbers have seven bits a byte, lowest first; ids are differences to the one before, zigzagged. A link is twice
     that, plus one where a second number follows, how many positions were left out.
     """
-    packed = bytearray()
-    _put(packed, len(edges.wordings))
-    _put(packed, len(edges.links))
+    numbers = [len(edges.wordings), len(edges.links)]
     last = 0
-    for wording in edges.wordings:
-        _put(packed, _zigzag(wording.target - last))
-        last = wording.target
-    last, last_position = first - 1, -1
+    for target, *_ in edges.wordings:
+        away = target - last
+        numbers.append(away * 2 if away >= 0 else -away * 2 - 1)
+        last = target
+    last, expected = first - 1, 0
     for number, position in edges.links:
-        left_out = position - last_position - 1
-        _put(packed, _zigzag(number - last) * 2 + (left_out > 0))
-        if left_out:
-            _put(packed, left_out)
-        last, last_position = number, position
+        away = number - last
+        zigzag = away * 2 if away >= 0 else -away * 2 - 1
+        if position == expected:
+            numbers.append(zigzag * 2)
+        else:
+            numbers += (zigzag * 2 + 1, position - expected)
+        last, expected = number, position + 1
+    packed = _encoded(numbers)
     strings = [part.replace(_SEPARATOR, "\ufffd") for _, *parts in edges.wordings for part in parts]
     packed += "".join(part + _SEPARATOR for part in strings).encode("utf-8", "replace")
-    return zlib.compress(packed, _LEVEL, _RAW_DEFLATE)
+    return _deflated(packed)
 
 
 def unpack(first: int, packed: bytes) -> Edges:
@@ -126,19 +129,29 @@ def _hash(name: str) -> bytes:
     return hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=_HASH_BYTES).digest()
 
 
-def _zigzag(difference: int) -> int:
-    return difference * 2 if difference >= 0 else -difference * 2 - 1
-
-
 def _unzigzag(number: int) -> int:
     return number // 2 if number % 2 == 0 else -(number + 1) // 2
 
 
-def _put(packed: bytearray, number: int) -> None:
-    while number > 0x7F:
-        packed.append(number & 0x7F | 0x80)
-        number >>= 7
-    packed.append(number)
+def _deflated(packed: bytearray) -> bytes:
+    """With a window and tables no larger than what there is: to clear those of the usual size takes eight times as long
+    as all the rest."""
+    window = max(_SMALLEST_WINDOW, min(-_RAW_DEFLATE, len(packed).bit_length()))
+    deflate = zlib.compressobj(_LEVEL, zlib.DEFLATED, -window, max(1, window - 7))
+    return deflate.compress(packed) + deflate.flush()
+
+
+def _encoded(numbers: Sequence[int]) -> bytearray:
+    """Seven bits a byte, the lowest first; all but a number's last have the eighth."""
+    packed = bytearray()
+    put = packed.append
+    for number in numbers:
+        rest = number
+        while rest > 0x7F:
+            put(rest & 0x7F | 0x80)
+            rest >>= 7
+        put(rest)
+    return packed
 
 
 class _Numbers:

@@ -84,12 +84,13 @@ def _edges(references: Sequence[Reference], first: int, known: Known, ids: Mappi
     wordings: list[Wording] = []
     links: list[tuple[int, int]] = []
     for reference in references:
-        wording = Wording(ids[reference.url], reference.fragment, reference.text, reference.rel)
-        number = known.wordings.get(wording)
+        said = reference[:4]
+        number = known.wordings.get(said)
         if number is None:
             number = first + len(wordings)
-            wordings.append(wording)
-            known.wordings.put(wording, number)
+            url, *words = said
+            wordings.append(Wording(ids[url], *words))
+            known.wordings.put(said, number)
         links.append((number, reference.position))
     return Edges(wordings, links)
 

@@ -5,7 +5,6 @@ It may forget anything at any time: who asks for what it has forgotten asks the 
 
 from __future__ import annotations
 
-from durable_crawler.frontier.edges import Wording
 from durable_crawler.latest import Latest
 
 
@@ -15,6 +14,7 @@ class Known:
     def __init__(self, next_wording: int) -> None:
         self.pages: Latest[str, tuple[int, int]] = Latest()
         """Id, and the depth that is stored."""
-        self.wordings: Latest[Wording, int] = Latest()
+        self.wordings: Latest[tuple[str, str, str, str], int] = Latest()
+        """By URL, fragment, text and rel of a reference."""
         self.next_wording = next_wording
         """Numbers of a flush that fails are not used again."""
