@@ -47,7 +47,8 @@ _MANY = 10_000  # nodes of which it pays to free each as soon as it was seen
 
 _FEW_FOREIGN = 64  # svg and math elements, each of which is gone through when all are searched, one in the other
 
-_LOOKED_AT = "a, area, base, frame, iframe, link, math, meta, svg, title"
+_LOOKED_AT = "[href], math, meta, svg, title"
+_FRAMES = "frame, iframe"
 
 _NO_REFERENCE = "\0"  # no attribute has it: the HTML tokenizer replaces NUL
 
@@ -275,7 +276,8 @@ class _Page:
         self._followed: list[tuple[str, LexborNode]] = []
         self._others: dict[str, list[LexborNode]] = {}
         tags = {_REFERENCES[kind][0] for kind in follow}
-        for node in tree.css(_LOOKED_AT):  # one walk of the tree takes as long for all of them as for one
+        self._looked_at = _LOOKED_AT if tags.isdisjoint(("frame", "iframe")) else f"{_LOOKED_AT}, {_FRAMES}"
+        for node in tree.css(self._looked_at):  # one walk of the tree, and few kinds to compare each node with
             tag = node.tag or ""
             if tag in tags:
                 self._followed.append((tag, node))
@@ -381,7 +383,7 @@ class _Page:
         if not self._foreign or len(self._foreign) > _FEW_FOREIGN:
             return bool(self._foreign)
         if self._in_foreign is None:
-            self._in_foreign = {str(node.tag) for picture in self._foreign for node in picture.css(_LOOKED_AT)}
+            self._in_foreign = {str(node.tag) for picture in self._foreign for node in picture.css(self._looked_at)}
         return tag in self._in_foreign
 
 

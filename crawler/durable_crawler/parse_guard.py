@@ -14,7 +14,7 @@ import re
 
 from durable_crawler.parse_plain import IMPLIED, copies, tags_are_short
 
-MAX_DEPTH = 5_000
+MAX_DEPTH = 5_100
 """Elements within each other; browsers stop at 512."""
 MAX_STEPS = 100_000_000
 """Sum of the depths at which a page's tags stand: the parser may look through all open elements at each."""
