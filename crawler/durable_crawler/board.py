@@ -84,7 +84,7 @@ class Board:
         self._turn: dict[int, int] = {}
         self._turns_taken = 0
         self.opened: Callable[[], None] = lambda: None
-        """Called when a host's robots.txt has become known: more of its pages may be asked for, though none has ended."""
+        """Called when a host's robots.txt has become known: more of its pages may be asked for, and none has ended."""
 
     def stock(self, host: int, *, has_pages: bool) -> None:
         """Whether ``host`` has pages that may be asked for."""
