@@ -8,7 +8,7 @@ unless they say otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from enum import StrEnum
 
@@ -83,6 +83,8 @@ class Board:
         self._sent: dict[int, float] = {}
         self._turn: dict[int, int] = {}
         self._turns_taken = 0
+        self.opened: Callable[[], None] = lambda: None
+        """Called when a host's robots.txt has become known: more of its pages may be asked for, and none has ended."""
 
     def stock(self, host: int, *, has_pages: bool) -> None:
         """Whether ``host`` has pages that may be asked for."""
@@ -126,12 +128,15 @@ class Board:
 
     def asked(self, host: int, now: float, crawl_delay: float | None) -> None:
         """The robots.txt of ``host`` is known; its first page goes on, the others keep their distance."""
+        news = host in self._unasked
         self._unasked.discard(host)
         if crawl_delay is not None and self._crawl_delays.get(host) != crawl_delay:
             self._crawl_delays[host] = crawl_delay
             self._started[host] = now
             self._keep_gap(host)
         self._place(host)
+        if news:
+            self.opened()
 
     def behaved(
         self,

@@ -85,6 +85,7 @@ class Engine:
         self._at_work: set[int] = set()
         """Pages of ``_jobs`` that hold a worker and a slot of their host; the others are handed to the flusher."""
         self._wake = asyncio.Event()
+        self._board.opened = self._wake.set
         self._suspects = False
         self._failure: BaseException | None = None
         self._full: FrontierFullError | None = None

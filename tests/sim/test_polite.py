@@ -637,3 +637,17 @@ def test_a_hop_from_http_to_https_asks_the_other_origin() -> None:
     assert {url for url, _ in web.robots} == {f"{plain}robots.txt", f"{A}robots.txt"}
     assert crawl.outcomes() == {plain: Outcome.OK, f"{plain}no": Outcome.ROBOTS_DISALLOWED}
     assert web.asked() == {plain, A, f"{plain}no"}
+
+
+def test_a_slow_first_page_holds_up_nobody_once_the_robots_txt_is_known() -> None:
+    """The page that asks for the robots.txt may itself take long; its host's other pages need not wait for it."""
+
+    class FirstSlow(Web):
+        async def fetch(self, url: str, may_follow: MayFollow, take_turn: TakeTurn) -> Fetched:
+            self.latency = LATENCY if self.pages else 8.0
+            return await super().fetch(url, may_follow, take_turn)
+
+    web = FirstSlow({})
+    run(Crawl.of(web, A, f"{A}1", f"{A}2", fetch={"perHost": 4}, robots="obey"))
+    first, *others = web.times()
+    assert [at - first < 1 for at in others] == [True, True], web.pages

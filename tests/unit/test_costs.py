@@ -178,6 +178,10 @@ async def test_what_a_thousand_pages_cost(counts: Counts) -> None:
     assert counts.threads == [], "no page needs a thread of its own"
     assert counts.executor_calls == 0
     assert counts.canonicalisations <= CANONICALISATIONS_PER_LINK * PAGES * LINKS
+    # Nothing below this could be: then what counts has lost what it counted.
+    assert counts.canonicalisations >= PAGES
+    assert counts.hops >= len(counts.flushes) >= PAGES // (2 * WORKERS)
+    assert len(of_flushes) >= len(counts.flushes)
 
 
 def site(frontier: SqliteFrontier, pages: int) -> Iterator[Link]:

@@ -112,6 +112,12 @@ def test_each_target_is_reached_missed_or_not_measured() -> None:
     assert rust == {"ours / wget-spider": False, "start to first answer, s": True, "peak memory, MB": True}
 
 
+def test_what_was_no_whole_crawl_of_ours_reaches_no_target() -> None:
+    """One that ended after a few quick pages is none."""
+    broken = dataclasses.replace(RUN, exit_code=1, fine=False, missing=90)
+    assert {verdict.reached for verdict in verdicts([broken, run("wget", 0, 1)], "synthetic")} == {None}
+
+
 def test_the_table_has_every_subject_the_fastest_first() -> None:
     """With its ratios to ours and to the ceiling, and a mark where a run was not whole."""
     runs = [run("scrapy", 0, 20), run("ours", 0, 100), run("fetch-parse", 0, 125)]
