@@ -117,6 +117,10 @@ class Board:
         self._keep_gap(host)
         return 0.0
 
+    def left_alone(self, host: int, now: float) -> bool:
+        """Whether ``host`` asked to be left alone, or failed so that it is."""
+        return self._left_alone_until.get(host, 0.0) > now
+
     def gave_back(self, host: int) -> None:
         """The work on a page of ``host`` has ended."""
         left = self._in_flight[host] - 1

@@ -69,6 +69,10 @@ class Records(Protocol):
         ...
 
 
+class _LeftAloneError(Exception):
+    """The host asked to be left alone after the page was claimed, and before a request of it was sent."""
+
+
 @dataclass(slots=True, eq=False)
 class Job:
     """A page that is being worked on."""
@@ -131,6 +135,8 @@ class Work:
         settled = "released"
         try:
             settled = await self._page(job)
+        except _LeftAloneError:
+            await self._frontier.release([job.lease])
         finally:
             if job.lost:
                 settled = "lost"
@@ -206,15 +212,20 @@ class Work:
                 return outcome
 
     def _turn(self, job: Job) -> Awaitable[None] | None:
-        job.sent = self._clock.monotonic()
-        wait = self._board.turn(job.lease.host_id, job.sent)
+        wait = self._take_turn(job)
         return self._wait_for_turn(job, wait) if wait > 0 else None
 
     async def _wait_for_turn(self, job: Job, wait: float) -> None:
         while wait > 0:
             await asyncio.sleep(wait)
-            job.sent = self._clock.monotonic()
-            wait = self._board.turn(job.lease.host_id, job.sent)
+            wait = self._take_turn(job)
+
+    def _take_turn(self, job: Job) -> float:
+        """Seconds to wait. Raises ``_LeftAloneError``: a host that must wait holds no worker (law L7)."""
+        host, job.sent = job.lease.host_id, self._clock.monotonic()
+        if self._board.left_alone(host, job.sent):
+            raise _LeftAloneError
+        return self._board.turn(host, job.sent)
 
     async def _leave(self, job: Job, until_ms: int, why: Wait) -> str:
         """Give the page back uncharged; its host is left alone until then."""

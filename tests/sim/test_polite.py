@@ -639,6 +639,19 @@ def test_a_hop_from_http_to_https_asks_the_other_origin() -> None:
     assert web.asked() == {plain, A, f"{plain}no"}
 
 
+def test_a_page_whose_connection_took_long_is_not_sent_to_a_host_that_asks_to_be_left_alone_meanwhile() -> None:
+    """It is given back, and tried when the host may be asked again."""
+    slow, last = f"{A}slow", f"{A}busy"
+    connecting = iter([0.0, 1.0])  # the second is the slow one's
+    web = Web({A: page(slow, last), last: [busy(20), page()]}, connecting=lambda _: next(connecting, 0.0))
+    crawl = Crawl.of(web, fetch={"perHost": 4}, delay="500ms")
+    run(crawl)
+    said = next(at for url, at in web.pages if url == last) + LATENCY
+    assert said < 1.5, "the slow one was waiting"
+    assert all(at > said + 19.9 for url, at in web.pages if url == slow), web.pages
+    assert crawl.outcomes() == dict.fromkeys((A, slow, last), Outcome.OK)
+
+
 def test_a_slow_first_page_holds_up_nobody_once_the_robots_txt_is_known() -> None:
     """The page that asks for the robots.txt may itself take long; its host's other pages need not wait for it."""
 

@@ -542,6 +542,25 @@ async def test_a_turn_is_taken_before_each_request_and_charged_to_no_deadline() 
         assert here.connections == 1
 
 
+async def test_a_turn_that_is_refused_ends_the_attempt_and_sends_nothing() -> None:
+    class RefusedError(Exception):
+        pass
+
+    def refuse() -> None:
+        raise RefusedError
+
+    async def refuse_later() -> None:
+        await asyncio.sleep(0.01)
+        raise RefusedError
+
+    async with site({"/": page(b"x")}) as here, fetcher() as client:
+        for turn in (refuse, refuse_later):
+            with pytest.raises(RefusedError):
+                await client.fetch(here.url(), take_turn=turn)
+        assert here.targets == []
+        assert (await client.fetch(here.url())).outcome is Outcome.OK
+
+
 async def test_a_redirect_with_an_endless_body() -> None:
     answer = then(page(b"x", "Location: /b", status="302 Found", length=10**10), "hang")
     async with site({"/": answer, "/b": page(b"x")}) as here, fetcher() as client:
