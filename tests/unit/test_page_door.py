@@ -83,14 +83,19 @@ def alive(process: str) -> bool:
         return False
 
 
-async def test_a_page_that_is_killed_comes_again(tmp_path: Path) -> None:
-    async with held_crawl(tmp_path) as (run, _):
-        await got(run, "/")
-        (child,) = children(run)
-        os.kill(int(child), signal.SIGKILL)
-        await ended(child)
-        assert (await got(run, "/progress"))[0] == 200
-        assert children(run) != [child]
+async def test_a_page_that_is_killed_comes_again_and_that_is_told_once(tmp_path: Path) -> None:
+    killed = set()
+    async with held_crawl(tmp_path) as (run, go):
+        for _ in range(3):
+            assert (await got(run, "/progress"))[0] == 200
+            (child,) = children(run)
+            killed.add(child)
+            os.kill(int(child), signal.SIGKILL)
+            await ended(child)
+        go.set()
+        assert await run.end() == 0
+    assert len(killed) == 3
+    assert len([line for line in run.lines if "ended with exit code" in line["message"]]) == 1
 
 
 async def test_a_port_that_is_taken_is_told_and_no_trouble(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 from crawljob.spec import CrawlJobSpec
+from crawljob_telemetry.limited import Limited
 
 BACKLOG = 16
 AGAIN_SECONDS = 1.0
@@ -21,6 +22,7 @@ AGAIN_SECONDS = 1.0
 END_SECONDS = 3.0
 
 _log = logging.getLogger(__name__)
+_warnings = Limited(_log, interval=60.0)
 
 
 class Door:
@@ -58,7 +60,7 @@ class Door:
             try:
                 await self._page(listening)
             except OSError as error:
-                _log.warning("the page about the crawl cannot be started (%s)", error.strerror or error)
+                _warnings.warning("start", "the page about the crawl cannot be started (%s)", error.strerror or error)
             await asyncio.sleep(AGAIN_SECONDS)
 
     async def _page(self, listening: socket.socket) -> None:
@@ -77,7 +79,7 @@ class Door:
             process.stdin.write(self._spec.model_dump_json(by_alias=True, exclude_none=True).encode() + b"\n")
             code = await process.wait()
             if code:
-                _log.warning("the page about the crawl ended with exit code %d", code)
+                _warnings.warning("end", "the page about the crawl ended with exit code %d", code)
         finally:
             if process.returncode is None:
                 process.stdin.close()
