@@ -26,6 +26,9 @@ from benchmarks.sites import Served
 from durable_crawler.frontier.reader import FrontierReader
 
 WORKERS = 16
+MOST_LINKS = 20_000
+LARGEST_PAGE = 16 * 1024 * 1024
+"""Rust's documentation has pages of 10 MB, and one of them more links than a crawl follows unless it is told."""
 ROOT = Path(__file__).resolve().parents[1]
 PEERS = Path(__file__).parent / "peers"
 LOCK = ROOT / "requirements" / "peers.lock"
@@ -80,8 +83,8 @@ def _ours(*program: str) -> Callable[[Job], list[str]]:
         telemetry = {"telemetry": {"endpoint": job.endpoint, "protocol": "http/protobuf"}} if job.endpoint else {}
         spec = {
             "seeds": list(job.site.seeds),
-            "scope": {"maxPages": 1_000_000, "maxDepth": 100},
-            "fetch": {"workers": WORKERS, "perHost": job.site.per_host},
+            "scope": {"maxPages": 1_000_000, "maxDepth": 100, "maxLinksPerPage": MOST_LINKS},
+            "fetch": {"workers": WORKERS, "perHost": job.site.per_host, "maxBodyBytes": LARGEST_PAGE},
             "network": {"allowCIDRs": ["127.0.0.0/8"]},
             **telemetry,
         }
