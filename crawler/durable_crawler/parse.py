@@ -273,14 +273,14 @@ class _Page:
 
     def __init__(self, tree: LexborHTMLParser, follow: Collection[str]) -> None:
         self._tree = tree
-        self._followed: list[tuple[str, LexborNode]] = []
+        self._followed: list[LexborNode] = []
         self._others: dict[str, list[LexborNode]] = {}
         tags = {_REFERENCES[kind][0] for kind in follow}
         self._looked_at = _LOOKED_AT if tags.isdisjoint(("frame", "iframe")) else f"{_LOOKED_AT}, {_FRAMES}"
         for node in tree.css(self._looked_at):  # one walk of the tree, and few kinds to compare each node with
             tag = node.tag or ""
             if tag in tags:
-                self._followed.append((tag, node))
+                self._followed.append(node)
             if tag != "a":
                 self._others.setdefault(tag, []).append(node)
         self._followed_tags = tags
@@ -342,10 +342,10 @@ class _Page:
         """
         many = len(self._followed) > _MANY
         foreign = any(self._may_be_foreign(tag) for tag in self._followed_tags)
-        for tag, node in _each(self._followed) if many else self._followed:
+        for node in _each(self._followed) if many else self._followed:
             if foreign and not self.is_html(node):
                 continue
-            attributes = node.attrs
+            attributes, tag = node.attrs, node.tag
             raw = attributes.sget("src" if tag in ("frame", "iframe") else "href", _NO_REFERENCE)
             if raw == _NO_REFERENCE:  # an href without a value is an empty one
                 continue
@@ -387,7 +387,7 @@ class _Page:
         return tag in self._in_foreign
 
 
-def _each(nodes: list[tuple[str, LexborNode]]) -> Iterable[tuple[str, LexborNode]]:
+def _each(nodes: list[LexborNode]) -> Iterable[LexborNode]:
     """The nodes in their order; each is freed when it was seen."""
     nodes.reverse()
     while nodes:

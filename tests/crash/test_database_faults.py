@@ -99,7 +99,7 @@ async def test_scenario_18_under_the_watermark_nothing_is_claimed_and_what_is_in
         db = volume.path / "frontier.db"
         async with crawling(*arguments(site, db), cwd=tmp_path) as run:
             assert await run.until(lambda: site.requests.total() >= 50, site.asked)
-            # Just under the watermark: what is claimed before the crawler looks again, a second later, needs room.
+            # Just under the watermark: what is claimed before the crawler looks again, a moment later, needs room.
             filler = volume.fill(leave_bytes=7 << 20)
             code = await run.end()
         assert code == ExitCode.OUT_OF_DISK

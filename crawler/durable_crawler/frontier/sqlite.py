@@ -60,6 +60,9 @@ RESERVE_MAX_BYTES = 64 * 1024 * 1024
 RESERVE_SHARE = 0.05
 """Free space below which nothing is claimed: this share of the volume, within these bounds. What is in flight fits."""
 
+LOOK_AT_DISK_SECONDS = 0.1
+"""A thousand pages a second write 30 MB to the WAL: what comes between two looks must be less than the reserve."""
+
 SPENT_SECONDS = 1.0
 """How often what time goes into is stored, with a flush that there is anyway; a kill takes no more than that."""
 
@@ -360,7 +363,7 @@ class SqliteFrontier:
         """Refuse claims under the watermark, so that what is in flight can still be finished."""
         now = self._clock.monotonic()
         claims = [operation for operation in operations if isinstance(operation, group.Claim)]
-        if not claims or now - self._looked_at_disk < 1.0:
+        if not claims or now - self._looked_at_disk < LOOK_AT_DISK_SECONDS:
             return operations
         self._looked_at_disk = now
         volume = os.statvfs(self._path.parent)
